@@ -22,8 +22,9 @@ from bench.curriculum import held_out
 from bench.judged_tasks import Task, ablation_table, answers, copy_losses, tasks_of
 from bench.train_model import log
 
+from headscope.heads.questions.head_scores import head_scores
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.heads.roles.probes.repeat_probe import RepeatProbe, head_scores
+from headscope.heads.roles.probes.repeat_probe import RepeatProbe
 from headscope.heads.roles.report import Report
 from headscope.heads.roles.run import RoleOptions, run_battery
 from headscope.heads.roles.shuffled_weights import shuffled_weights

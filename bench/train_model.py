@@ -37,7 +37,7 @@ from headscope.heads.film_tasks import FilmTask, TaskText
 from headscope.lab.train.options import TrainingOptions
 from headscope.lab.train.text_files import Document, TextFile, read_documents, split
 from headscope.lab.train.tokenizer import load_tokenizer, save_tokenizer
-from headscope.lab.train.training import Progress, TrainingRun
+from headscope.lab.train.training import TrainingProgress, TrainingRun
 from headscope.lab.train.training_data import TrainingData, prepare
 
 WEIGHTS = {"novels": 0.65, "code": 0.15, "generated": 0.20}  # shares of rows
@@ -210,7 +210,7 @@ def train(run: TrainingRun, seconds: float) -> bool:
     """Train until the end or for so many seconds, and say whether the run is finished."""
     stopped = threading.Event()
 
-    def report(progress: Progress) -> None:
+    def report(progress: TrainingProgress) -> None:
         if time.monotonic() - START > seconds:
             stopped.set()
         if progress.step % 200 == 0:

@@ -39,7 +39,7 @@ def split_of(opened: OpenModel, inputs: dict[str, Tensor]) -> tuple[str, str, fl
     for site, call in calls.items():
         seen = observe(call.q, call.k, call.v, scores=call.scores)
         head = seen.q.shape[1] - 1
-        source = pattern.Source(seen.q, seen.k, seen.logsumexp, seen.scores).only(head)
+        source = pattern.PatternSource(seen.q, seen.k, seen.logsumexp, seen.scores).only(head)
         try:
             scores = SplitScores(stream, Head(site, head), call.k.shape[1] - 1, source)
             errors = [_error(scores, row) for row in {0, scores.n_query // 2, scores.n_query - 1}]

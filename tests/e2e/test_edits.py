@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 import torch
 from playwright.sync_api import expect
 
@@ -14,7 +13,6 @@ from headscope.scope import Scope
 from tests.e2e.reading import TEXT, Open, at, cell, per_cent, short, signed, tokens
 
 
-@pytest.mark.quick
 def test_a_click_on_a_cell_cuts_its_arrow_as_the_edit_says(open_page: Open, scope: Scope):
     page = open_page(at(head="1.4", token=9, compare=0))
     look = scope.look(TEXT)

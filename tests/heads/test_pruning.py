@@ -167,6 +167,7 @@ torch.save([model(torch.arange(3, 20)[None]).logits[0] for model in (uneven, eve
 """
 
 
+@pytest.mark.slow
 def test_plain_transformers_opens_the_folder(llama: Scope, ids: list[int], tmp_path: Path) -> None:
     both = [llama.prune(keep=0.5, texts=[ids], even=even) for even in (False, True)]
     folders = [str(pruned.save(tmp_path / str(pruned.plain))) for pruned in both]

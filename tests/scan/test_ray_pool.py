@@ -1,4 +1,4 @@
-"""Two Ray workers, one of them killed, give the bytes of one process."""
+"""Two Ray workers, one of them killed, give the bytes of one process; a Ray that is not there is reported."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, writes: int, error: BaseExceptio
     monkeypatch.setattr(ScanFolder, "write", write)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), StopError()])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), pytest.param(StopError(), marks=pytest.mark.slow)])
 def test_a_scan_stopped_between_any_two_files_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:

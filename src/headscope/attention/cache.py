@@ -32,10 +32,10 @@ class KVCache:
         self.capacity = capacity
         self.length = 0
 
-    def __getitem__(self, layer: int) -> LayerCache:
+    def __getitem__(self, layer: int) -> LayerKVCache:
         if not 0 <= layer < len(self.keys):
             raise ShapeError(f"layer {layer}: this cache has layers 0–{len(self.keys) - 1}; make it with more n_layers")
-        return LayerCache(self, layer)
+        return LayerKVCache(self, layer)
 
     def advance(self, n_tokens: int) -> None:
         """Keep the tokens that the layers have just written."""
@@ -56,7 +56,7 @@ class KVCache:
             )
 
 
-class LayerCache:
+class LayerKVCache:
     """The keys and values of one layer."""
 
     def __init__(self, cache: KVCache, layer: int) -> None:

@@ -96,7 +96,7 @@ def to_torch(ours: mha.MultiHeadAttention) -> nn.MultiheadAttention:
     return theirs.train(ours.training)
 
 
-class Matrix(NamedTuple):
+class _Matrix(NamedTuple):
     """One matrix of a module: its shape, input × output, and the parameters of its weight and bias."""
 
     name: str
@@ -113,13 +113,13 @@ class Matrix(NamedTuple):
 class ParameterTable:
     """The parameter count of a module, matrix by matrix. ``print`` it."""
 
-    matrices: tuple[Matrix, ...]
+    matrices: tuple[_Matrix, ...]
 
     @property
     def total(self) -> int:
         return sum(matrix.parameters for matrix in self.matrices)
 
-    def __getitem__(self, name: str) -> Matrix:
+    def __getitem__(self, name: str) -> _Matrix:
         return {matrix.name: matrix for matrix in self.matrices}[name]
 
     def __str__(self) -> str:
@@ -136,10 +136,10 @@ def parameter_table(module: mha.MultiHeadAttention) -> ParameterTable:
     named = {"W_Q": module.q_proj, "W_K": module.k_proj, "W_V": module.v_proj, "W_O": module.o_proj}
     for name, linear in named.items():
         bias = 0 if linear.bias is None else linear.bias.numel()
-        rows.append(Matrix(name, (linear.in_features, linear.out_features), linear.weight.numel(), bias))
+        rows.append(_Matrix(name, (linear.in_features, linear.out_features), linear.weight.numel(), bias))
     for name, norm in (("q_norm", module.q_norm), ("k_norm", module.k_norm)):
         if norm is not None:
-            rows.append(Matrix(name, tuple(norm.weight.shape), norm.weight.numel(), 0))
+            rows.append(_Matrix(name, tuple(norm.weight.shape), norm.weight.numel(), 0))
     return ParameterTable(tuple(rows))
 
 

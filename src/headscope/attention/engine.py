@@ -18,7 +18,7 @@ from headscope.errors import BackendError, ShapeError
 
 
 @dataclass(frozen=True)
-class Backend:
+class _Backend:
     """An implementation of ``observe``; ``refuse`` returns why it cannot run a request, or None."""
 
     name: str
@@ -30,9 +30,9 @@ class Backend:
 BACKENDS = {
     backend.name: backend
     for backend in (
-        Backend("fused", fused.refuse, fused.observe),
-        Backend("blockwise", blockwise.refuse, blockwise.observe),
-        Backend("dense", dense.refuse, dense.observe),
+        _Backend("fused", fused.refuse, fused.observe),
+        _Backend("blockwise", blockwise.refuse, blockwise.observe),
+        _Backend("dense", dense.refuse, dense.observe),
     )
 }
 
@@ -81,15 +81,17 @@ def observe(
     return observation if reduce is None else observation.totals(reduce)
 
 
-def choose(q: Tensor, k: Tensor, v: Tensor, scores: Scores, backend: str | None = None) -> Backend:
+def choose(q: Tensor, k: Tensor, v: Tensor, scores: Scores, backend: str | None = None) -> _Backend:
     """Return the backend of that name, or the fastest that can run the request; a BackendError says why one cannot."""
     if backend is not None and backend not in BACKENDS:
         raise BackendError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
-    reasons = refusals(q, k, v, scores)
-    fastest = next(name for name, reason in reasons.items() if reason is None)
-    if backend is not None and reasons[backend] is not None:
-        raise BackendError(f"{reasons[backend]}; try {fastest!r}")
-    return BACKENDS[backend or fastest]
+    bound = scores.bind(q, k)
+    fastest = next(each for each in BACKENDS.values() if each.refuse(q, k, v, bound) is None)
+    if backend in (None, fastest.name):
+        return fastest
+    if (reason := BACKENDS[backend].refuse(q, k, v, bound)) is not None:
+        raise BackendError(f"{reason}; try {fastest.name!r}")
+    return BACKENDS[backend]
 
 
 def refusals(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> dict[str, str | None]:

@@ -28,7 +28,7 @@ class Band(NamedTuple):
     offset: int
 
 
-class MatchingKey(NamedTuple):
+class _MatchingKey(NamedTuple):
     """At most one matching key per row and question, as a column of the band; not ``inside`` means there is none."""
 
     names: list[str]
@@ -40,7 +40,7 @@ class MatchingKey(NamedTuple):
         return dict(zip(self.names, picked.unbind(-1), strict=True))
 
 
-class MatchingPairs(NamedTuple):
+class _MatchingPairs(NamedTuple):
     """Cells of the band, flattened, and the (row, question) that each one counts for."""
 
     names: list[str]
@@ -54,13 +54,13 @@ class MatchingPairs(NamedTuple):
         return dict(zip(self.names, sums.view(n_heads, n_rows, -1).unbind(-1), strict=True))
 
 
-class MatchingClass(NamedTuple):
+class _MatchingClass(NamedTuple):
     """One question's indicator columns, the class that each row asks for, and the query's own key to leave out."""
 
     name: str
     columns: Float[Tensor, "key class"]
     row_class: Int[Tensor, " row"]
-    own: MatchingKey | None
+    own: _MatchingKey | None
 
     def masses(self, weights: BandWeights) -> Masses:
         by_class = weights[..., : len(self.columns)] @ self.columns
@@ -69,7 +69,7 @@ class MatchingClass(NamedTuple):
         return {self.name: mass if self.own is None else mass - self.own.masses(weights)[self.name]}
 
 
-Match = MatchingKey | MatchingPairs | MatchingClass
+Match = _MatchingKey | _MatchingPairs | _MatchingClass
 
 
 def matches(plans: Mapping[str, Plan], band: Band, item: int, dtype: torch.dtype) -> list[Match]:
@@ -99,27 +99,27 @@ def _item(labels: Tensor, item: int) -> Tensor:
     return labels[min(item, len(labels) - 1)]
 
 
-def _matching_key(targets: Mapping[str, Tensor], band: Band) -> MatchingKey:
+def _matching_key(targets: Mapping[str, Tensor], band: Band) -> _MatchingKey:
     target = torch.stack(list(targets.values()), dim=-1)
     inside = (target >= max(band.low, 0)) & (target < band.high)
-    return MatchingKey(list(targets), torch.where(inside, target - band.low, 0), inside)
+    return _MatchingKey(list(targets), torch.where(inside, target - band.low, 0), inside)
 
 
-def _matching_pairs(groups: Mapping[str, tuple[Tensor, Tensor]], band: Band) -> MatchingPairs:
+def _matching_pairs(groups: Mapping[str, tuple[Tensor, Tensor]], band: Band) -> _MatchingPairs:
     cells, owners = [], []
     for number, (rows, keys) in enumerate(groups.values()):
         inside = (keys >= band.low) & (keys < band.high)
         rows, keys = rows[inside] - band.start, keys[inside] - band.low
         cells.append(rows * (band.high - band.low) + keys)
         owners.append(rows * len(groups) + number)
-    return MatchingPairs(list(groups), torch.cat(cells), torch.cat(owners))
+    return _MatchingPairs(list(groups), torch.cat(cells), torch.cat(owners))
 
 
-def _matching_class(name: str, plan: Classes, band: Band, item: int, dtype: torch.dtype) -> MatchingClass:
+def _matching_class(name: str, plan: Classes, band: Band, item: int, dtype: torch.dtype) -> _MatchingClass:
     columns, row_class = _item(plan.columns, item), _item(plan.query_class, item)[band.start : band.stop]
     own = None
     if plan.exclude_self:
         position = torch.arange(band.start, band.stop, device=row_class.device) + band.offset
         counts = (columns[position.clamp(min=0), row_class.clamp(min=0)] > 0) & (row_class >= 0)
         own = _matching_key({name: torch.where(counts, position, -1)}, band)
-    return MatchingClass(name, columns[band.low : band.high].to(dtype), row_class, own)
+    return _MatchingClass(name, columns[band.low : band.high].to(dtype), row_class, own)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from headscope.attention import convert
 from headscope.attention.backends.sdpa import masked_attention
-from headscope.attention.cache import LayerCache
+from headscope.attention.cache import LayerKVCache
 from headscope.attention.masks import FULL, Mask
 from headscope.attention.observer import Call, attend, current
 from headscope.attention.rope import Rope
@@ -19,7 +19,7 @@ from headscope.attention.scores import Scores
 from headscope.errors import ShapeError
 
 
-class ByHead(NamedTuple):
+class _ByHead(NamedTuple):
     """The layer's output, and each head's part of it: ``parts.sum(1) + bias == output``."""
 
     output: Float[Tensor, "batch query d_model"]
@@ -75,7 +75,7 @@ class MultiHeadAttention(nn.Module):
         context: Num[Tensor, "batch key d_context"] | None = None,
         *,
         mask: Mask | None = None,
-        cache: LayerCache | None = None,
+        cache: LayerKVCache | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
         """Compute what the layer adds to the residual stream. Without a mask, every token attends to every other."""
         return self.o_proj(self._z(x, context, mask, cache).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
@@ -86,12 +86,12 @@ class MultiHeadAttention(nn.Module):
         context: Num[Tensor, "batch key d_context"] | None = None,
         *,
         mask: Mask | None = None,
-        cache: LayerCache | None = None,
-    ) -> ByHead:
+        cache: LayerKVCache | None = None,
+    ) -> _ByHead:
         """Compute the output, and each head's part of it through its own rows of W_O."""
         z = self._z(x, context, mask, cache)
         parts = torch.einsum("bhqd,hdm->bhqm", z, self.output_weight())
-        return ByHead(self.o_proj(z.transpose(1, 2).flatten(2)), parts)
+        return _ByHead(self.o_proj(z.transpose(1, 2).flatten(2)), parts)
 
     def patterns(
         self,
@@ -165,7 +165,7 @@ class MultiHeadAttention(nn.Module):
         return f"d_model={self.d_model}, n_heads={self.n_heads}, n_kv_heads={self.n_kv_heads}, d_head={self.d_head}"
 
     def _z(
-        self, x: Tensor, context: Tensor | None, mask: Mask | None, cache: LayerCache | None
+        self, x: Tensor, context: Tensor | None, mask: Mask | None, cache: LayerKVCache | None
     ) -> Float[Tensor, "batch head query d_head"]:
         q, k, v = self.project(x, context, start=0 if cache is None else cache.length)
         if cache is not None:

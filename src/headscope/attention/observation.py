@@ -110,8 +110,8 @@ class Observation:
         """Sum every statistic over these rows, or all: what a scan keeps."""
         return Totals.of(self, rows)
 
-    def _source(self, head: int | None) -> pattern.Source:
-        return pattern.Source(self.q, self.k, self.logsumexp, self.scores).only(head)
+    def _source(self, head: int | None) -> pattern.PatternSource:
+        return pattern.PatternSource(self.q, self.k, self.logsumexp, self.scores).only(head)
 
     def __repr__(self) -> str:
         batch, heads, query = self.logsumexp.shape

@@ -25,8 +25,9 @@ from headscope.attention.observer import Call, observing
 from headscope.errors import InputError
 from headscope.files import parse_json, parsing, write_atomic
 from headscope.heads.film_tasks import FilmTask, measure
+from headscope.heads.questions.head_scores import QuestionScores, head_scores
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.heads.roles.probes.repeat_probe import HeadScores, RepeatProbe, head_scores, token_losses
+from headscope.heads.roles.probes.repeat_probe import RepeatProbe, token_losses
 from headscope.models.huggingface import attention
 
 SCHEMA_VERSION = 1
@@ -232,7 +233,7 @@ class TrainingRecorder:
         losses = dict.fromkeys(("text_loss", "early_loss", "late_loss"), float("nan"))
         if self.text is not None:
             scores, logits = head_scores(self._run, self.text)
-            losses = in_context_loss(logits, self.text)
+            losses = _in_context_loss(logits, self.text)
         losses |= {"first_copy": copies.first, "second_copy": copies.second}
         self.film.text.append(_means(scores))
         self.film.entropy.append(scores.sums["entropy"] / scores.n_rows)
@@ -264,7 +265,7 @@ class TrainingRecorder:
         return patterns
 
 
-def in_context_loss(
+def _in_context_loss(
     logits: Float[Tensor, "row token vocabulary"], tokens: Int[Tensor, "row token"]
 ) -> dict[str, float]:
     """Mean loss on the text, around its 50th and around its 500th token (its last ones, if it is shorter)."""
@@ -283,5 +284,5 @@ def _vocabulary(model: nn.Module) -> int:
     return int(size)
 
 
-def _means(scores: HeadScores) -> Float[Tensor, "head question"]:
+def _means(scores: QuestionScores) -> Float[Tensor, "head question"]:
     return torch.stack([scores.mean(question) for question in STANDARD], dim=1)

@@ -43,7 +43,7 @@ class FilmTask:
             raise InputError(f"a task needs at least one text: {self.sentence!r} has none")
 
 
-class TaskScores(NamedTuple):
+class _TaskScores(NamedTuple):
     """Mean loss of the right token in nats, share of texts in which it beats the wrong one, attention of each head."""
 
     loss: float
@@ -52,7 +52,7 @@ class TaskScores(NamedTuple):
 
 
 @torch.no_grad()
-def measure(run: Callable[[Tensor], Tensor], task: FilmTask, device: torch.device) -> TaskScores:
+def measure(run: Callable[[Tensor], Tensor], task: FilmTask, device: torch.device) -> _TaskScores:
     """Run a causal model on a task. Texts are padded at their ends, which no earlier row attends to."""
     ends = torch.tensor([len(text.ids) - 1 for text in task.texts], device=device)
     ids = _padded([text.ids for text in task.texts]).to(device)
@@ -70,7 +70,7 @@ def measure(run: Callable[[Tensor], Tensor], task: FilmTask, device: torch.devic
     right, wrong = (torch.tensor([getattr(text, name) for text in task.texts]) for name in ("right", "wrong"))
     loss = F.cross_entropy(logits, right.to(device))
     beaten = logits.gather(1, right[:, None].to(device)) > logits.gather(1, wrong[:, None].to(device))
-    return TaskScores(float(loss), float(beaten.float().mean()), torch.cat(masses))
+    return _TaskScores(float(loss), float(beaten.float().mean()), torch.cat(masses))
 
 
 def _padded(rows: Sequence[Sequence[int]]) -> Int[Tensor, "row token"]:

@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from headscope.errors import ModelError
 
 _BLOCK = re.compile(r"blk\.(\d+)\.")
+
+
+def read_gguf(file: Path) -> Any:
+    """The reader of a GGUF file, whose metadata lie within the file and whose strings can be decoded."""
+    import gguf
+
+    class Bounded(gguf.GGUFReader):
+        def _get(self, offset: Any, dtype: Any, count: Any = 1, *order: Any, **named: Any) -> Any:
+            # gguf takes what is past the end for empty, and walks as many items as an array claims
+            if int(offset) + int(count) * np.dtype(dtype).itemsize > len(self.data):
+                raise ValueError(f"its metadata go on past its {len(self.data):,} bytes")
+            return super()._get(offset, dtype, count, *order, **named)
+
+    reader = Bounded(file)
+    for field in reader.fields.values():
+        field.contents()
+    return reader
 
 
 def refuse_lying_gguf(source: str, reader: Any) -> None:

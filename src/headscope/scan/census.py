@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,13 +26,13 @@ from headscope.scan.census_archive import read_census
 from headscope.scan.recipe import SCHEMA_VERSION, Recipe
 from headscope.scan.tally.examples import BEFORE, NO_TOKEN
 from headscope.scan.tally.reduction import TRAITS
-from headscope.scan.tally.tally import Layout, Tally
+from headscope.scan.tally.tally import Tally, TallyLayout
 
 _NUMBERS = ("mean", "variance", "minimum", "maximum", "low", "high", "null_mean", "null_low", "null_high")
 
 
 @dataclass(frozen=True)
-class Row:
+class CensusRow:
     """One head's attention mass on one question, or one of its traits, over all counted queries.
 
     ``low`` and ``high`` bound the middle 95 % of bootstrap means; None where no replicate drew a counted query.
@@ -67,10 +69,15 @@ class Census:
         path = Path(folder)
         files = read_census(path)
         with parsing(f"the census in {path}", "scan again into another folder"):
-            recipe = Recipe.from_json(files["recipe.json"].decode("utf-8"))
+            recipe, digests = Recipe.from_json(files["recipe.json"].decode("utf-8")).without_digests()
             census = cls(Tally.from_bytes(files["tally.safetensors"]), recipe)
             census._examples = pq.read_table(pa.BufferReader(files["examples.parquet"])).cast(_EXAMPLE_SCHEMA)
             census._refuse_lies()
+        for name, digest in (digests or {}).items():
+            if hashlib.sha256(files[name]).hexdigest() != digest:
+                raise InputError(f"{name} in {path} is not what the scan wrote (its SHA-256 differs); scan again")
+        if digests is None and path.is_dir():  # an archive has checksums of its own
+            warnings.warn(f"{path} was written without digests of its data: not verified", stacklevel=2)
         return census
 
     def _refuse_lies(self) -> None:
@@ -87,7 +94,7 @@ class Census:
         repr(self), self.title  # what its pages begin with
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> TallyLayout:
         return self.tally.layout
 
     @property
@@ -119,11 +126,11 @@ class Census:
         return self.layout.heads()
 
     @cached_property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[CensusRow]:
         """In the order of the heads; sites that no text reached are left out."""
         return list(_rows(self.tally))
 
-    def row(self, head: HeadName, question: str) -> Row:
+    def row(self, head: HeadName, question: str) -> CensusRow:
         """The row of one head and question or trait."""
         wanted = Head.parse(head)
         found = [row for row in self.rows if row.head == wanted and row.question == question]
@@ -132,7 +139,7 @@ class Census:
             raise InputError(f"this census has no row for {wanted} and {question!r}; questions are {asked}")
         return found[0]
 
-    def top(self, question: str, count: int = 5) -> list[Row]:
+    def top(self, question: str, count: int = 5) -> list[CensusRow]:
         """The heads with the highest mean."""
         rows = [row for row in self.rows if row.question == question]
         return sorted(rows, key=lambda row: -row.mean)[:count]
@@ -161,11 +168,12 @@ class Census:
         """The files of this census's folder, in the order of writing: with the last one, the census is complete."""
         from headscope.scan.census_page import census_page
 
+        data = {"tally.safetensors": self.tally.to_bytes(), "examples.parquet": _parquet(self.examples())}
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in data.items()}
         return {
-            "tally.safetensors": self.tally.to_bytes(),
-            "examples.parquet": _parquet(self.examples()),
+            **data,
             "report.html": census_page(self).encode(),
-            "recipe.json": self.recipe.to_json().encode(),
+            "recipe.json": self.recipe.with_digests(digests).to_json().encode(),
             "census.parquet": _parquet(self.to_arrow()),
         }
 
@@ -178,7 +186,7 @@ class Census:
         )
 
 
-def _rows(tally: Tally) -> Iterator[Row]:
+def _rows(tally: Tally) -> Iterator[CensusRow]:
     layout, counts = tally.layout, tally.head_counts()
     low, high = tally.intervals()
     shown = {"mean": tally.means(), "variance": tally.variances(), "minimum": tally.smallest, "maximum": tally.largest}
@@ -201,7 +209,7 @@ def _rows(tally: Tally) -> Iterator[Row]:
             numbers = {key: None if value != value else value for key, value in numbers.items()}
             kind = "trait" if name in TRAITS else "question"
             histogram = bins[name][column] if name in bins else None
-            yield Row(head, name, kind, queries[at][column], **numbers, histogram=histogram)
+            yield CensusRow(head, name, kind, queries[at][column], **numbers, histogram=histogram)
 
 
 def _example_table(tally: Tally, tokens_of: Callable[[Tensor], tuple[Token, ...]]) -> pa.Table:

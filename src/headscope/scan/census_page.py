@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headscope.scan.census import Census, Row
+from headscope.scan.census import Census, CensusRow
 from headscope.scan.tally.reduction import TRAITS
 
 DESCRIPTIONS = {
@@ -69,7 +69,7 @@ def _data(census: Census) -> dict[str, Any]:
     return {"sites": [list(site) for site in census.layout.sites], "maps": maps}
 
 
-def _numbers(row: Row) -> list[float | None]:
+def _numbers(row: CensusRow) -> list[float | None]:
     return [_short(value) for value in (row.mean, row.low, row.high, row.null_mean)]
 
 

@@ -65,7 +65,7 @@ class WorkerLostError(Exception):
     """A worker died before it returned its tally."""
 
 
-class Worker(Protocol):
+class _Worker(Protocol):
     """A process, here or elsewhere, that measures one shard at a time."""
 
     def send(self, rows: bytes) -> Any:
@@ -82,13 +82,13 @@ class WorkerPool:
     """How to start a worker, and how to wait until some of them have answered."""
 
     size: int
-    start: Callable[[], Worker]
+    start: Callable[[], _Worker]
     wait: Callable[[list[Any]], list[Any]]
 
     def run(self, folder: ScanFolder, shards: Sequence[int], advance: Advance) -> None:
         """Measure the shards with all workers. The shard of a lost worker goes to a new one."""
         queue, losses = deque(shards), Counter[int]()
-        busy: dict[Any, tuple[Worker, int, int]] = {}
+        busy: dict[Any, tuple[_Worker, int, int]] = {}
         idle = [self.start() for _ in range(min(self.size, len(shards)))]
         try:
             while queue or busy:
@@ -121,7 +121,7 @@ class WorkerPool:
 
 
 @runtime_checkable
-class Begin(Protocol):
+class _Begin(Protocol):
     """Writes the recipe of a scan, once; ``ready`` says whether that would not have to wait."""
 
     @property
@@ -131,7 +131,7 @@ class Begin(Protocol):
 
 
 def run_here(
-    measurer: Measurer, folder: ScanFolder, shards: Iterable[int], advance: Advance, begin: Begin | None = None
+    measurer: Measurer, folder: ScanFolder, shards: Iterable[int], advance: Advance, begin: _Begin | None = None
 ) -> None:
     """Measure one shard after the other in this process.
 
@@ -172,16 +172,16 @@ def process_pool(setup: WorkerSetup, size: int) -> WorkerPool:
                 f"the question {rule.name!r} cannot be sent to other processes ({error}); define its functions at the "
                 "top of a module, or scan with workers=1"
             ) from error
-    return WorkerPool(size, partial(ProcessWorker, setup), wait)
+    return WorkerPool(size, partial(_ProcessWorker, setup), wait)
 
 
-class ProcessWorker:
+class _ProcessWorker:
     """A worker process and the parent's end of its pipe."""
 
     def __init__(self, setup: WorkerSetup) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=run_worker, args=(theirs, setup), daemon=True)
+        self.process = context.Process(target=_run_worker, args=(theirs, setup), daemon=True)
         self.process.start()
         theirs.close()
 
@@ -206,7 +206,7 @@ class ProcessWorker:
         self.process.join()
 
 
-def run_worker(pipe: Connection[Any, Any], setup: WorkerSetup) -> None:
+def _run_worker(pipe: Connection[Any, Any], setup: WorkerSetup) -> None:
     """Open the model, then answer every shard's rows on the pipe with (error, tally)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which stops its workers
     try:

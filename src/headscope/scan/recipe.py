@@ -14,7 +14,7 @@ import torch
 import headscope
 from headscope.errors import InputError
 from headscope.files import parse_json, parsing
-from headscope.models.inputs.dummy_inputs import device_of
+from headscope.models.modes import device_of
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import weight_hash
 
@@ -44,11 +44,6 @@ class Recipe:
         return str(self.data["model"]["weights_sha256"])
 
     @property
-    def lacks_corpus_hash(self) -> bool:
-        """Whether files of the corpus are named without a hash of their content, as in early recipes."""
-        return any("file" in entry and "sha256" not in entry for entry in self.data.get("corpus", []))
-
-    @property
     def device(self) -> str:
         return str(self.data["machine"]["device"])
 
@@ -59,6 +54,16 @@ class Recipe:
     def with_result(self, **result: Any) -> Recipe:
         """A copy of the recipe with the result of its scan."""
         return Recipe({**self.data, "result": result})
+
+    def with_digests(self, digests: dict[str, str]) -> Recipe:
+        """A copy of the recipe with the SHA-256 of the files that hold the census's numbers."""
+        return self.with_result(**self.data.get("result", {}), data_sha256=digests)
+
+    def without_digests(self) -> tuple[Recipe, dict[str, str] | None]:
+        """The recipe as it was before ``with_digests``, and the digests; None in censuses that had none."""
+        result = dict(self.data.get("result", {}))
+        digests = result.pop("data_sha256", None)
+        return (self if digests is None else self.with_result(**result)), digests
 
     def differences(self, other: Recipe) -> list[str]:
         """The entries that differ, as in ``context: 128 there, 256 here``. Results are not compared."""

@@ -15,7 +15,7 @@ import torch
 
 from headscope.errors import InputError
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.models.inputs.dummy_inputs import device_of
+from headscope.models.modes import device_of, threads
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import hashing
 from headscope.scan.census import Census
@@ -23,8 +23,8 @@ from headscope.scan.corpus.documents import Corpus
 from headscope.scan.corpus.file_hashes import FileHashes
 from headscope.scan.corpus.packing import RowFormat
 from headscope.scan.corpus.packing_check import choose_row_format
-from headscope.scan.corpus.reading import Reader, Source
-from headscope.scan.measure import Advance, Measurer, Plan, threads
+from headscope.scan.corpus.reading import CorpusReader, CorpusSource
+from headscope.scan.measure import Advance, Measurer, Plan
 from headscope.scan.options import ScanOptions
 from headscope.scan.pool import Opener, WorkerSetup, process_pool, run_here
 from headscope.scan.progress import progress_bar
@@ -77,14 +77,14 @@ def _scan_into(
         folder.check_free()  # the recipe is written when the weights are hashed, before any tally
     else:
         begin()
-    source = Source(model, corpus, options, row_format)
+    source = CorpusSource(model, corpus, options, row_format)
     packing = None if earlier is None else folder.packing()
     if corpus.known_by_reading and (packing is not None or folder.finished):
         _check_same_text(folder, source)
     if folder.finished:
         folder.remove_work()
         return Census.load(folder.path)
-    packing = _measure(begin, Reader(folder, source, hashes, packing), opener)
+    packing = _measure(begin, CorpusReader(folder, source, hashes, packing), opener)
     result = {**asdict(packing), "interval_over": packing.unit, "notes": list(model.notes)}
     census = Census(folder.merged_tally(packing), begin().with_result(**result), model.processor.tokens_of)
     for name, data in census.files().items():
@@ -93,7 +93,7 @@ def _scan_into(
     return census
 
 
-def _measure(begin: _Begin, reader: Reader, opener: Opener | None) -> Packing:
+def _measure(begin: _Begin, reader: CorpusReader, opener: Opener | None) -> Packing:
     """Measure the shards that have no tally yet: here, while the corpus is read where that helps, or elsewhere."""
     folder, source, options = begin.folder, reader.source, reader.source.options
     here = opener is None or (options.workers == 1 and not options.ray)
@@ -116,7 +116,7 @@ def _measure(begin: _Begin, reader: Reader, opener: Opener | None) -> Packing:
     return reader.packing
 
 
-def _reads_ahead(source: Source) -> bool:
+def _reads_ahead(source: CorpusSource) -> bool:
     """Whether shards are measured while the corpus is read: beside a GPU. On a CPU both would need the same cores.
 
     A text that is known only by reading it is read before anything of it is measured.
@@ -178,7 +178,7 @@ def _windows(model: OpenModel, context: int) -> dict[str, Any]:
     return {"windows": windows} if windows else {}
 
 
-def _check_same_text(folder: ScanFolder, source: Source) -> None:
+def _check_same_text(folder: ScanFolder, source: CorpusSource) -> None:
     """Read the corpus again, and refuse it if its rows are not those of the scan in the folder."""
     digest = hashlib.sha256()
     with progress_bar("Comparing the text", None, source.options.progress) as advance:

@@ -105,11 +105,6 @@ class ScanFolder:
         if there is None:
             self.check_free()
             self.write(self.recipe_file, recipe.to_json().encode())
-        elif there.lacks_corpus_hash:
-            raise InputError(
-                f"{self.path} holds a scan of an earlier headscope, which kept no hash of its corpus: whether the text "
-                "is the same cannot be told. The census opens as before; scan into another folder"
-            )
         elif different := recipe.differences(there):
             raise InputError(
                 f"{self.path} holds a scan with another recipe ({'; '.join(different[:4])}"

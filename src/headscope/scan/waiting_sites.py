@@ -45,7 +45,7 @@ from headscope.scan.tally.reduction import (
 AT_ONCE = 2**29
 
 
-class Group(NamedTuple):
+class _Group(NamedTuple):
     """Sites that wait with the same shapes and scores."""
 
     sites: list[str]
@@ -73,7 +73,7 @@ class WaitingSites:
     ) -> None:
         self._rows, self._asked, self._causal, self._done = rows, asked, sites, done
         self._order = list(sites)
-        self._group: Group | None = None
+        self._group: _Group | None = None
         self._visible: dict[tuple[Mask, torch.device], Intervals] = {}
         self._pieces: dict[tuple[VisibleKeys, torch.device], Segments] = {}
 
@@ -105,7 +105,7 @@ class WaitingSites:
         finish(check)
         self._done(SummedSites(group.sites[0], len(group.sites), sums.to_host()))
 
-    def _in_one_launch(self, group: Group) -> tuple[SiteSums, Tensor]:
+    def _in_one_launch(self, group: _Group) -> tuple[SiteSums, Tensor]:
         asked = self._asked
         q, k = torch.cat(group.q), torch.cat(group.k)
         found = statistics_of(q, k, group.scores, asked.questions, group.visible)
@@ -141,7 +141,7 @@ class WaitingSites:
             )
         return self._pieces[keys, device]
 
-    def _as_one_site(self, group: Group) -> tuple[SiteSums, Tensor]:
+    def _as_one_site(self, group: _Group) -> tuple[SiteSums, Tensor]:
         """With more questions than one launch takes: all sites as if they were one with many heads."""
         asked, n_sites, device = self._asked, len(group.sites), group.q[0].device
         rows = observe_layers(torch.cat(group.q), torch.cat(group.k), group.scores, asked.questions, group.visible)
@@ -171,7 +171,7 @@ class WaitingSites:
             if not (follows and alike and visible is group.visible) or (len(group.sites) + 1) * size > AT_ONCE:
                 self.flush()
         if self._group is None:
-            self._group = Group([], [], [], scores, visible, keys)
+            self._group = _Group([], [], [], scores, visible, keys)
         self._group.sites.append(site)
         self._group.q.append(call.q)
         self._group.k.append(call.k)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from starlette.exceptions import HTTPException
 
-from headscope.app.server import limits
+from headscope.app.server import clients
+from headscope.app.server.clients import whole_body
 from headscope.app.server.guard import HEADERS, INTERNAL_ERROR, Guard
-from headscope.app.server.limits import whole_body
 
 OWN = [(b"host", b"127.0.0.1:8765")]
 JSON = [*OWN, (b"content-type", b"application/json")]
@@ -100,7 +100,7 @@ def test_a_failure_during_a_response_does_not_start_a_second_one():
 
 
 def test_a_body_over_the_limit_is_refused_while_it_arrives(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_BODY", 10)
+    monkeypatch.setattr(clients, "MAX_BODY", 10)
     taken: list[int] = []
 
     def endless() -> Any:
@@ -122,10 +122,10 @@ def test_a_body_over_the_limit_is_refused_while_it_arrives(monkeypatch):
 
 def test_the_newest_body_of_who_holds_the_most_makes_room_until_its_answer_begins(monkeypatch):
     """Client a holds 60 and 30 of 100 bytes: 20 of b end the newer one, 40 of c then the older one."""
-    monkeypatch.setattr(limits, "HELD_BODIES", 100)
-    monkeypatch.setattr(limits, "SMALL_BODY", 10)
+    monkeypatch.setattr(clients, "HELD_BODIES", 100)
+    monkeypatch.setattr(clients, "SMALL_BODY", 10)
 
-    async def hold(held: limits.HeldBodies, size: int) -> str:
+    async def hold(held: clients.HeldBodies, size: int) -> str:
         try:
             async with held.holding("a", size):
                 await asyncio.Event().wait()
@@ -134,7 +134,7 @@ def test_the_newest_body_of_who_holds_the_most_makes_room_until_its_answer_begin
         return "never ended"
 
     async def scene() -> None:
-        held = limits.HeldBodies()
+        held = clients.HeldBodies()
         older, newer = (asyncio.create_task(hold(held, size)) for size in (60, 30))
         await asyncio.sleep(0)
         async with held.holding("b", 20):

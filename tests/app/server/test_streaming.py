@@ -20,13 +20,13 @@ from headscope.app.server import streaming
 from headscope.app.server.errors import add_error_handlers
 from headscope.app.server.fair_queue import FairQueue, ReaderLeftError
 from headscope.app.server.streaming import Frames, _sent, stream
-from headscope.app.server.worker import Worker
+from headscope.app.server.worker import RequestWorker
 from headscope.app.wire import unpack
 from headscope.errors import InputError
 
 
 def app_for(work) -> FastAPI:
-    app, worker = FastAPI(), Worker(ModelRegistry())
+    app, worker = FastAPI(), RequestWorker(ModelRegistry())
     add_error_handlers(app)
 
     @app.get("/work")
@@ -90,7 +90,7 @@ def test_frames_that_wait_are_limited_together_at_the_cost_of_the_stream_with_th
     held: list[int] = []
 
     async def scene() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        loop, worker = asyncio.get_running_loop(), Worker(ModelRegistry())
+        loop, worker = asyncio.get_running_loop(), RequestWorker(ModelRegistry())
 
         def small(emit):
             begin(emit)

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headscope.app.server import HOST, connections, limits
+from headscope.app.server import HOST, clients, connections
 from tests.app.conftest import scope, session
 from tests.e2e.conftest import running, served
 
@@ -107,8 +107,8 @@ def test_a_refused_body_is_not_read_to_its_end(address):
 
 
 def test_all_bodies_together_are_limited_and_small_ones_always_pass(address, monkeypatch):
-    monkeypatch.setattr(limits, "SMALL_BODY", 100)
-    monkeypatch.setattr(limits, "HELD_BODIES", 1_000)
+    monkeypatch.setattr(clients, "SMALL_BODY", 100)
+    monkeypatch.setattr(clients, "HELD_BODIES", 1_000)
     with connect(address, JSON + b"Content-Length: 900\r\n\r\n{"):
         while httpx.post(f"{address}api/look", json={"text": "lamp " * 30}, timeout=60).status_code != 503:
             time.sleep(0.01)  # until the other one's headers have arrived

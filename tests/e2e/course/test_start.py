@@ -63,7 +63,7 @@ def test_a_first_visit_needs_no_model_and_ends_with_two_heads(context: BrowserCo
     page.get_by_role("button", name="Give it a second head").press("Enter")
     says(page, "Head 1 stays with animal.")
     to(share(page, "tired", head=2), 0.8)
-    says(page, "Two heads, two places")
+    says(page, "Two heads, two points")
     for answer in ("who", "how"):
         expect(page.locator(f"[data-answer={answer}]")).not_to_have_text("not known")
     expect(page.get_by_role("link", name="Begin the tour")).to_have_attribute("href", "#tour/1")

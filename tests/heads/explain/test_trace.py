@@ -57,7 +57,7 @@ def _constant(look: object, scope: Scope) -> float:
 
 
 def test_hand_built_induction_is_traced_to_the_token_that_was_copied() -> None:
-    scope = Scope(NativeModel(by_hand.induction(by_hand.HandSizes(vocabulary=30, context=32))))
+    scope = Scope(NativeModel(by_hand._induction(by_hand.HandSizes(vocabulary=30, context=32))))
     ids = [3, 7, 11, 5, 19, 2, 3, 7]
     trace: Trace = scope.look(ids).trace(11)
     first = trace.steps[0]
@@ -74,7 +74,7 @@ def test_hand_built_induction_is_traced_to_the_token_that_was_copied() -> None:
 
 
 def test_a_head_that_only_rests_on_the_sink_is_one_line() -> None:
-    scope = Scope(NativeModel(by_hand.first_token(by_hand.HandSizes(vocabulary=30, context=32))))
+    scope = Scope(NativeModel(by_hand._first_token(by_hand.HandSizes(vocabulary=30, context=32))))
     look = scope.look([3, 7, 11, 5])
     best = int(look.logits[-1].argmax())
     trace = look.trace(best)

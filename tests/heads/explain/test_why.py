@@ -122,7 +122,7 @@ def test_arrows_of_a_row_equal_those_that_are_split_alone(
 def test_hand_built_induction_is_explained_by_what_was_built_in() -> None:
     """Head 1.0 finds the token after the last copy because 0.0 marked it; every arrow onto such a key says so."""
     sizes = by_hand.HandSizes(vocabulary=30, context=32)
-    scope = Scope(NativeModel(by_hand.induction(sizes)))
+    scope = Scope(NativeModel(by_hand._induction(sizes)))
     ids = [3, 7, 11, 5, 19, 2, 3, 7, 11, 5]
     look = scope.look(ids)
     for query in range(6, 10):

@@ -250,5 +250,5 @@ def test_patched_mlp_and_stream_equal_hooks(llama: Scope, ids: list[int]) -> Non
         torch.testing.assert_close(llama.look(ids).logits, by_hand_mlp)
     with llama.edit(headscope.patch("resid_pre 1", [3, 8], other)):
         torch.testing.assert_close(llama.look(ids).logits, by_hand_stream)
-    with pytest.raises(EditError, match=r"'mlp_out 7': this model has no such layer; it has 0, 1"):
+    with pytest.raises(EditError, match=r"'mlp_out 7': this model has no such layer or site; it has 0, 1"):
         headscope.patch("mlp_out 7", 3, other).bind(llama.model)

@@ -21,9 +21,9 @@ from headscope.errors import InputError
 from headscope.lab.train.checkpoint import Checkpoint, read, write
 from headscope.lab.train.text_files import TextFile
 from headscope.lab.train.training import (
-    Progress,
     Trained,
     TrainingOptions,
+    TrainingProgress,
     TrainingRun,
     prepare,
     recipe,
@@ -52,12 +52,12 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> TextFile:
 
 
 @pytest.fixture(scope="module")
-def told() -> list[Progress]:
+def told() -> list[TrainingProgress]:
     return []
 
 
 @pytest.fixture(scope="module")
-def whole(text: TextFile, told: list[Progress], tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def whole(text: TextFile, told: list[TrainingProgress], tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return train([text], tmp_path_factory.mktemp("whole"), TINY, told.append)
 
 
@@ -77,7 +77,7 @@ def test_the_loss_goes_down_and_the_film_covers_the_run(whole: Trained) -> None:
 
 
 def test_a_run_stopped_by_ctrl_c_goes_on_to_the_same_weights(text: TextFile, whole: Trained, tmp_path: Path) -> None:
-    def interrupt(progress: Progress) -> None:
+    def interrupt(progress: TrainingProgress) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)
@@ -99,7 +99,7 @@ def test_a_run_killed_after_a_checkpoint_goes_on_to_the_same_weights(
     class Killed(BaseException):
         pass
 
-    def die(progress: Progress) -> None:
+    def die(progress: TrainingProgress) -> None:
         raise Killed
 
     with pytest.raises(Killed):
@@ -254,7 +254,7 @@ def test_a_second_run_into_the_same_folder_is_refused_while_the_first_one_runs(t
     """Each would remove the other's weights and write over its tokenizer and film."""
     refused: list[str] = []
 
-    def meanwhile(_: Progress) -> None:
+    def meanwhile(_: TrainingProgress) -> None:
         with pytest.raises(InputError, match="another run is training into") as refusal:
             train([text], tmp_path / "run", replace(TINY, steps=1, seed=1))
         refused.append(str(refusal.value))

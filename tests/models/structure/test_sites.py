@@ -136,9 +136,6 @@ def test_an_encoder_decoder_is_described_without_notes() -> None:
     opened.close()
 
 
-"""Six queries of a decoder, and the three positions of its encoder."""
-
-
 class Described(torch.nn.Module):
     """A model that is only its config."""
 

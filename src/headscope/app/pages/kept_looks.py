@@ -72,13 +72,13 @@ class KeptLooks:
         with self._lock:
             yield
 
-    def part(self) -> KeptPart:
+    def part(self) -> _KeptPart:
         """The part of one more session."""
-        return KeptPart(self, next(_numbers))
+        return _KeptPart(self, next(_numbers))
 
 
 @dataclass(frozen=True)
-class KeptPart:
+class _KeptPart:
     """What one session keeps, by name. Numbers of sessions are not used twice, as ids would be."""
 
     whole: KeptLooks
@@ -109,7 +109,7 @@ class KeptPart:
         with self.whole.locked():
             return [name for number, name in self.whole.looks if number == self.number]
 
-    def move_to(self, whole: KeptLooks) -> KeptPart:
+    def move_to(self, whole: KeptLooks) -> _KeptPart:
         """The same looks and texts as a part of another whole."""
         part = whole.part()
         for name in self.names():

@@ -6,15 +6,13 @@ stream of one embedding, heads and MLPs. Other models say why not, and their sit
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headscope.app.publish.graph import Exported
-from headscope.app.publish.stream_outputs import stream_before_sites
+from headscope.app.publish.graph import Exported, stream_before_sites
 from headscope.app.publish.weights import Stored
 from headscope.app.wire import Arrays, numbers
 from headscope.attention.observer import Call, plain
@@ -27,42 +25,29 @@ TOLERANCE = 1e-4  # of the largest number of q or k
 PROBE = 16  # tokens
 
 
-@dataclass
-class SplitCard:
-    """How the page splits scores, or why it does not."""
-
-    why_not: str = ""
-    rotary: Rotary = "none"
-    centred: bool = False
-    arrays: Arrays = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"why_not": self.why_not, "rotary": self.rotary, "centred": self.centred}
-
-
-def split_card(model: OpenModel, exported: Exported, stored: Stored) -> SplitCard:
-    """Describe every site, and check on a few tokens that q and k are what the description makes of the stream."""
-    card, norms = SplitCard(exported.no_split), exported.norms
-    if card.why_not:
-        return card
+def split_card(model: OpenModel, exported: Exported, stored: Stored) -> tuple[dict[str, Any], Arrays]:
+    """How the page splits scores, checked against q and k of a few tokens; or why it does not."""
+    values, arrays = {"why_not": exported.no_split, "rotary": "none", "centred": False}, Arrays()
+    if exported.no_split:
+        return values, arrays
     try:
-        for name in (f"{matrix} {site}" for site in norms for matrix in ("W_Q", "W_K", "W_O")):
+        for name in (f"{matrix} {site}" for site in exported.norms for matrix in ("W_Q", "W_K", "W_O")):
             if name not in stored.tables:
                 raise ModelError(f"{name} is no matrix by itself in this model")
-        forms = {_describe(card, model, site, norm) for site, norm in norms.items()}
+        forms = {_describe(arrays, model, site, norm) for site, norm in exported.norms.items()}
         if len(forms) != 1:
             raise ModelError("its sites read the stream in several ways")
-        card.rotary, card.centred = forms.pop()
     except HeadscopeError as why:
-        return SplitCard(str(why))
-    return card
+        return values | {"why_not": str(why)}, Arrays()
+    rotary, centred = forms.pop()
+    return values | {"rotary": rotary, "centred": centred}, arrays
 
 
-def _describe(card: SplitCard, model: OpenModel, site: str, norm: nn.Module) -> tuple[Rotary, bool]:
+def _describe(arrays: Arrays, model: OpenModel, site: str, norm: nn.Module) -> tuple[Rotary, bool]:
     signs = torch.ones(model.shape.d_model)
     signs[1::2] = -1
     gain, centred = frozen_norm(norm, signs)
-    card.arrays[f"gain {site}"] = numbers(gain)
+    arrays[f"gain {site}"] = numbers(gain)
     states = _probe(model, site, norm)
     rotary: set[Rotary] = set()
     for side, weight in (("q", model.query_weight(site)), ("k", model.key_weight(site))):
@@ -92,7 +77,7 @@ def _rotary(
     made: Float[Tensor, "head query d_head"], own: Float[Tensor, "head query d_head"], site: str, side: str
 ) -> Rotary:
     """Which rotation turns what a projection makes into a model's own q or k."""
-    turned = {"none": made, "half": made if made.shape[2] % 2 else rotated_halves(made, own)}
+    turned = {"none": made, "half": made if made.shape[2] % 2 else _rotated_halves(made, own)}
     limit = TOLERANCE * float(own.abs().max())
     for name in ("none", "half"):
         if float((turned[name] - own).abs().max()) <= limit:
@@ -100,7 +85,7 @@ def _rotary(
     raise ModelError(f"site {site}: more than a rotation lies between its projection and its {side}")
 
 
-def rotated_halves(
+def _rotated_halves(
     made: Float[Tensor, "head query d_head"], own: Float[Tensor, "head query d_head"]
 ) -> Float[Tensor, "head query d_head"]:
     """Rotate pairs of numbers half a head apart, by the angles at each position that come nearest to ``own``."""

@@ -18,12 +18,11 @@ import torch
 
 from headscope import __version__
 from headscope.app.export.html import STATIC, save_html
+from headscope.app.export.saved_explanations import EXAMPLES, stored_explanations
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.microscope import Session
 from headscope.app.pages.roles import model_title
-from headscope.app.publish.answer_groups import answer_groups, census_comparisons, written
-from headscope.app.publish.answers import stored_answers, stored_marks
-from headscope.app.publish.explanations import EXAMPLES, stored_explanations
+from headscope.app.publish.answers import answer_groups, census_comparisons, stored_answers, stored_marks, written
 from headscope.app.publish.graph import Exported, ExportError, export
 from headscope.app.publish.licence import Licence, licence_of, require
 from headscope.app.publish.one_file import one_file
@@ -115,7 +114,7 @@ class PublishOptions:
 
 
 @dataclass
-class PublishedModelEntry:
+class _PublishedModelEntry:
     """One model of a site; without a folder it is there by its saved looks only, and ``why_not`` says why."""
 
     name: str
@@ -136,7 +135,7 @@ class Published:
     """A finished site: its folder, its models, and the sizes of its parts in bytes."""
 
     out: Path
-    models: list[PublishedModelEntry] = field(default_factory=list)
+    models: list[_PublishedModelEntry] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
 
 
@@ -193,8 +192,8 @@ def sizes_of(folder: Path) -> dict[str, int]:
 
 def _publish_model(
     scope: Scope, licence: Licence, options: PublishOptions, place: str, say: Say
-) -> PublishedModelEntry:
-    entry = PublishedModelEntry(scope.shape.name, model_title(scope), licence)
+) -> _PublishedModelEntry:
+    entry = _PublishedModelEntry(scope.shape.name, model_title(scope), licence)
     folder = options.out / place
     try:
         say(f"exporting {entry.title}")
@@ -246,7 +245,7 @@ def _describe(scope: Scope, exported: Exported, stored: Stored, verified: Verifi
     session, processor = Session(scope), scope.model.processor
     context = min(exported.longest, scope.shape.context or exported.longest)
     values, arrays = attribution(scope.model)
-    split = split_card(scope.model, exported, stored)
+    split, split_arrays = split_card(scope.model, exported, stored)
     card = {
         "model": session.model().model_copy(update={"context": context}),
         "roles": session.roles(),
@@ -255,14 +254,14 @@ def _describe(scope: Scope, exported: Exported, stored: Stored, verified: Verifi
         "longest": exported.longest,
         "texts": [processor.text_of(token) for token in range(scope.shape.vocabulary or 0)],
         "scores": {site: vars(scores) for site, scores in exported.scores.items()},
-        "tables": {name: table.to_dict() for name, table in stored.tables.items()},
+        "tables": stored.tables,
         "attribution": values,
-        "split": split.to_dict(),
+        "split": split,
         "hash": weight_hash(scope.model.model, torch.float32),
         "dtype": f"weights in {stored.dtype}",
         "verified": str(verified),
     }
-    (folder / "model.bin").write_bytes(pack(card, arrays | split.arrays))
+    (folder / "model.bin").write_bytes(pack(card, arrays | split_arrays))
     tokenizer = processor.tokenizer
     (folder / "tokenizer.json").write_text(tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
     (folder / "tokenizer_config.json").write_text('{"clean_up_tokenization_spaces": false}', encoding="utf-8")

@@ -36,22 +36,19 @@ class Stored:
 
     graph: onnx.ModelProto
     weights: bytes
-    tables: dict[str, Table]
+    tables: dict[str, StoredMatrix]
     error: float
     dtype: DType
 
 
 @dataclass(frozen=True)
-class Table:
+class StoredMatrix:
     """A matrix in the file: its first byte, its shape, and whether it lies there transposed."""
 
     offset: int
     shape: tuple[int, ...]
     dtype: DType
     transposed: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        return vars(self) | {"shape": list(self.shape)}
 
 
 class _File:
@@ -60,11 +57,11 @@ class _File:
     def __init__(self, dtype: DType) -> None:
         self.dtype, self.parts, self.size, self.error = dtype, list[bytes](), 0, 0.0
 
-    def add(self, table: NDArray[np.float32]) -> Table:
+    def add(self, table: NDArray[np.float32]) -> StoredMatrix:
         """Store a table, and note how far rounding moves its numbers."""
         stored = table.astype(self.dtype)
         self.error = max(self.error, float(np.abs(stored.astype(np.float32) - table).max()))
-        return Table(self._write(stored), table.shape, self.dtype)
+        return StoredMatrix(self._write(stored), table.shape, self.dtype)
 
     def _write(self, numbers: NDArray[Any]) -> int:
         written = numbers.tobytes()
@@ -78,7 +75,7 @@ def store(graph: onnx.ModelProto, model: OpenModel, dtype: DType = "float16") ->
     """Move every weight of the graph into the file, in this precision."""
     from onnx import numpy_helper
 
-    file, moved = _File(dtype), dict[str, Table]()
+    file, moved = _File(dtype), dict[str, StoredMatrix]()
     arrays: dict[str, NDArray[np.float32]] = {}
     for weight in graph.graph.initializer:
         if weight.data_type == 1 and np.prod(weight.dims) >= SMALLEST:  # 1: float32
@@ -116,8 +113,8 @@ def _read_by_heads(model: OpenModel) -> dict[str, NDArray[np.float32]]:
 
 
 def _found(
-    wanted: NDArray[np.float32], arrays: dict[str, NDArray[np.float32]], moved: dict[str, Table]
-) -> Table | None:
+    wanted: NDArray[np.float32], arrays: dict[str, NDArray[np.float32]], moved: dict[str, StoredMatrix]
+) -> StoredMatrix | None:
     """The same numbers among the graph's own weights, which its exporter renames and transposes."""
     for name, array in arrays.items():
         for turned in (False, True):
@@ -127,7 +124,7 @@ def _found(
     return None
 
 
-def _point_outside(graph: onnx.ModelProto, moved: dict[str, Table]) -> None:
+def _point_outside(graph: onnx.ModelProto, moved: dict[str, StoredMatrix]) -> None:
     """Replace these weights by references into the file, each with the steps that widen it to float32.
 
     The runtime takes these steps once, when a session begins: all that they read is constant.
@@ -144,7 +141,7 @@ def _point_outside(graph: onnx.ModelProto, moved: dict[str, Table]) -> None:
         old.extend(new)
 
 
-def _widened(name: str, table: Table) -> tuple[list[onnx.TensorProto], list[onnx.NodeProto]]:
+def _widened(name: str, table: StoredMatrix) -> tuple[list[onnx.TensorProto], list[onnx.NodeProto]]:
     """A weight as it is stored, and the steps that make float32 of it."""
     from onnx import TensorProto, helper
 

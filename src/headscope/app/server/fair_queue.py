@@ -45,7 +45,7 @@ class ReaderLeftError(BaseException):
     """The client has disconnected. Not an ``Exception``: nothing on the way may take it for an error of the model."""
 
 
-class BeginAgainError(BaseException):
+class _BeginAgainError(BaseException):
     """A request turned out to be long while as many long ones as may have begun: it waits, and begins again."""
 
 
@@ -100,7 +100,7 @@ class FairQueue:
             doing.add_done_callback(lambda done: done.cancelled() or done.exception())
             try:
                 return await asyncio.shield(doing)
-            except BeginAgainError:
+            except _BeginAgainError:
                 turn.kind, turn.stopped, turn.used = "long", False, 0.0
             except asyncio.CancelledError:
                 self.leave(turn)
@@ -172,7 +172,7 @@ class FairQueue:
             others = {other.client for other in self._begun if other is not turn}
             if not turn.long and (len(self._begun) >= LONG_AT_ONCE or turn.client in others):
                 turn.stopped = True
-                raise BeginAgainError
+                raise _BeginAgainError
             self._account(turn)
             turn.kind, turn.begun = "long", True
             if turn not in self._begun:

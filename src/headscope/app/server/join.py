@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from headscope.app.pages.course.classroom import Classroom
-from headscope.app.server.limits import RateLimiter
-from headscope.app.server.token import Token
+from headscope.app.server.clients import RateLimiter
+from headscope.app.server.token import AccessToken
 
 PATH = "/class"
 TRIES_AT_ONCE, TRIES_PER_SECOND = 128.0, 1.0  # wrong codes of one address: a class behind it may mistype at once
@@ -39,7 +39,7 @@ SLOWLY = "Too many wrong codes at once. Wait a few seconds and try again."
 class Join:
     """Answer requests for ``/class`` without the token; a right code gets the token's cookie."""
 
-    def __init__(self, classroom: Classroom, token: Token) -> None:
+    def __init__(self, classroom: Classroom, token: AccessToken) -> None:
         self.classroom, self.token = classroom, token
         self._tries = RateLimiter(at_once=TRIES_AT_ONCE, per_second=TRIES_PER_SECOND)
 

@@ -17,7 +17,7 @@ from headscope.app.pages.schema import Emit, Problem
 from headscope.app.server.clients import client_id
 from headscope.app.server.errors import without_paths
 from headscope.app.server.fair_queue import FairQueue, ReaderLeftError, Turn
-from headscope.app.server.worker import DISCONNECTED, Worker, container_of, without_panic
+from headscope.app.server.worker import DISCONNECTED, RequestWorker, container_of
 from headscope.app.wire import Arrays, pack
 from headscope.errors import HeadscopeError, InputError
 
@@ -74,7 +74,7 @@ def stream_of(*models: Any) -> dict[str, Any]:
     return container_of(reduce(or_, models, ProblemFrame))
 
 
-async def stream(worker: Worker, queue: FairQueue, request: Request, work: Work) -> Response:
+async def stream(worker: RequestWorker, queue: FairQueue, request: Request, work: Work) -> Response:
     """The work's frames. An error before the first one is an ordinary error response; later it is the last frame."""
     loop, frames, turn = asyncio.get_running_loop(), Frames(), Turn(client_id(request), kind="long")
     worker.streams.add(frames)
@@ -88,7 +88,7 @@ async def stream(worker: Worker, queue: FairQueue, request: Request, work: Work)
         end: Exception | None = None
         try:
             async with worker.watching(queue, turn, request):
-                await queue.run(turn, lambda: without_panic(lambda: work(emit)))
+                await queue.run(turn, lambda: work(emit))
         except ReaderLeftError:
             pass
         except Exception as error:  # sent to the client below

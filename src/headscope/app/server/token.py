@@ -15,7 +15,7 @@ PARAMETER = "token"
 
 
 @dataclass(frozen=True)
-class Token:
+class AccessToken:
     """A random secret for one run of the server."""
 
     secret: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)

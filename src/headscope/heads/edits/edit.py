@@ -96,7 +96,13 @@ class Edits:
     def run(self, inputs: Mapping[str, Tensor], observer: SiteObserver | None = None, **wanted: Any) -> ForwardPass:
         """Run the model under the edits; an observer changes z by ``z`` or ``attend`` itself."""
         with self.during():
-            return self.model.run(inputs, observer or self.attend, **wanted)
+            done = self.model.run(inputs, observer or self.attend, **wanted)
+        missed = [str(point) for edit in self.bound for point in edit.points if str(point) not in self._lengths]
+        if missed:
+            raise EditError(
+                f"{', '.join(missed)}: {self.model.shape.name} does not call a module there, so nothing was edited"
+            )
+        return done
 
     @contextmanager
     def during(self) -> Iterator[None]:
@@ -140,9 +146,8 @@ def of_function(function: EditFunction) -> Edit:
 
 def names(heads: HeadName | Sequence[HeadName]) -> tuple[HeadName, ...]:
     """One head, or several, as several."""
-    if isinstance(heads, str | Head) or (isinstance(heads, tuple) and isinstance(heads[-1], int)):  # (5, 1): one head
-        return (Head.parse(cast(HeadName, heads)),)
-    return tuple(cast(Sequence[HeadName], heads))
+    one = isinstance(heads, str | Head) or (isinstance(heads, tuple) and isinstance(heads[-1], int))  # (5, 1): one head
+    return (cast(HeadName, heads),) if one else tuple(cast(Sequence[HeadName], heads))
 
 
 def by_site(model: OpenModel, heads: Sequence[HeadName]) -> dict[str, list[int]]:

@@ -100,8 +100,8 @@ def place_of(tokens: Sequence[Token], place: int | str, what: str) -> int:
     if isinstance(place, str):
         found = [index for index, token in enumerate(tokens) if place in (token.text, token.text.strip())]
         if len(found) != 1:
-            where = f"at positions {found}; give one of them" if found else "nowhere in this text"
-            raise InputError(f"the {what} {place!r} stands {where}")
+            where = f"occurs at positions {found}; give one of them" if found else "does not occur in this text"
+            raise InputError(f"the {what} {place!r} {where}")
         return found[0]
     if not -len(tokens) <= place < len(tokens):
         raise InputError(f"{what} {place}: this site has {len(tokens)} of them, 0–{len(tokens) - 1}")

@@ -78,8 +78,8 @@ def find_circuit(
     pairs = RecordedPairs(patched, ids[seen], old[seen], ends[seen])
     if abs(pairs.best - pairs.worst) < 1e-3:
         raise InputError(
-            f"the answer is {pairs.best:+.3f} on clean and {pairs.worst:+.3f} on corrupted texts: corrupting changes "
-            "nothing, so there is nothing to find; give texts whose answers differ"
+            f"the score is {pairs.best:+.3f} on clean texts and {pairs.worst:+.3f} on corrupted ones, so there is no "
+            "difference to explain; use pairs whose answers differ"
         )
     every = all_edges(pairs.clean, pairs.corrupted)
     _check_whole(pairs, every)

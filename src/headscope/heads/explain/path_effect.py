@@ -169,7 +169,7 @@ def cut_reader(look: Look, path: Path) -> CutReader:
     return CutReader((before, after[0], after[1]), changes[0], changes[1])
 
 
-def _weights(source: pattern.Source, row: int, path: Path, changed: Tensor) -> Float[Tensor, " key"]:
+def _weights(source: pattern.PatternSource, row: int, path: Path, changed: Tensor) -> Float[Tensor, " key"]:
     """One row of the pattern with this q or k; in the column of the path alone, where it has one."""
     rows = torch.tensor([row], device=source.q.device)
     columns = torch.arange(source.k.shape[2], device=source.q.device)

@@ -33,7 +33,7 @@ HALF_TOLERANCE = 3e-2  # q and k are rounded to about three digits, and their wr
 class SplitScores:
     """One head's scores, ready to be split: the writers' parts of q and k at every position."""
 
-    def __init__(self, stream: RecordedStream, head: Head, kv_head: int, source: pattern.Source) -> None:
+    def __init__(self, stream: RecordedStream, head: Head, kv_head: int, source: pattern.PatternSource) -> None:
         """``source`` is this head's own q, k and scores."""
         self.head, self.source = head, source
         self.n_query, self.n_key = source.q.shape[2], source.k.shape[2]
@@ -56,9 +56,9 @@ class SplitScores:
             size = side.parts.abs().sum(0).max().clamp(min=1e-30)
             if not float(gap / size) <= self.tolerance:
                 raise ModelError(
-                    f"{self.head}: what was written into the stream does not add up to its {name} (error "
-                    f"{float(gap / size):.1e}, allowed {self.tolerance:.0e}), so its scores cannot be split; patterns, "
-                    "ablation and all else work as before"
+                    f"cannot split the scores of {self.head}: the recorded contributions do not add up to its {name} ("
+                    f"relative error {float(gap / size):.1e}, allowed {self.tolerance:.0e}); patterns and ablation are "
+                    "not affected"
                 )
 
     @property

@@ -122,18 +122,18 @@ class Trace:
         unit = "logits before the cap" if self.capped else "logits"
         start = f"{self.token!r}{against} after {self.position.token!r} ({self.total:+.2f} {unit})"
         if not self.steps:
-            return f"{start}: no part has a share of {self.floor:.0%} or more."
+            return f"{start}: no contribution is {self.floor:.0%} of it or more."
         first = self.steps[0]
-        text = f"{start}: the largest part is {first.name} {first.share:+.2f}"
+        text = f"{start}: the largest contribution is {first.name} {first.share:+.2f}"
         head = next((step for step in self.steps if step.reads and not step.rests), None)
         if head is not None:
             read = head.reads[0]
             text += (
                 ", which"
                 if head is first
-                else f"; the largest head that moves anything, {head.name} {head.share:+.2f},"
+                else f"; the head that contributes most by attending to other tokens, {head.name} {head.share:+.2f},"
             )
-            text += f" read {read.place.token!r} ({read.share:+.2f}, weight {read.weight:.2f})"
+            text += f" attends to {read.place.token!r} ({read.share:+.2f}, weight {read.weight:.2f})"
             if read.answered:
                 text += f"; {read.answered[0].name} {read.answered[0].value:+.2f} of {read.total:+.2f} led it there"
         return text + "."
@@ -178,8 +178,8 @@ def trace(look: Look, token: str | int, minus: str | int | None, position: int |
     ids = [look.token_id(token)] + ([] if minus is None else [look.token_id(minus)])
     if len(set(ids)) < len(ids):
         raise InputError(
-            f"token and minus are both {look.model.processor.decode(torch.tensor(ids[:1]))!r}, and the difference of a "
-            "logit to itself is 0; name another token, or no minus"
+            f"Both token and minus are {look.model.processor.decode(torch.tensor(ids[:1]))!r}, so their difference is "
+            "always 0. Choose a different minus, or leave it out."
         )
     found = explained(look)
     if found.stream.final is None:

@@ -40,17 +40,17 @@ def _reason(why: Why) -> str:
     against = max((s for s in why.answered if s.value * total < 0), key=lambda share: abs(share.value), default=None)
     if abs(why.position_part) >= MOSTLY * abs(total) and why.position_part * total > 0:
         return (
-            f"{why.position_part:+.2f} of that is due to the place alone, {why.query.position - why.key.position} "
-            f"back: no single writer explains it, and another token there would do{_asked(why.asked, total)}"
+            f"{why.position_part:+.2f} of that depends only on distance ({why.query.position - why.key.position} "
+            f"back){_asked(why.asked, total)}"
         )
     if len(why.answered) == 1:
         return f"the key is {_said(why.answered[0])}, the query {_said(by_size_first(why.asked))}"
     if top is None or abs(top.value) < ENOUGH * abs(total):
-        named = "" if top is None else f", the largest is {_said(top)}"
-        return f"no single writer explains it{named}{_asked(why.asked, total)}"
+        named = "" if top is None else f", the largest contribution is {_said(top)}"
+        return f"no single component explains it{named}{_asked(why.asked, total)}"
     reason = f"because {_did(top, why)}"
     if against is not None and abs(against.value) > abs(total):
-        reason += f", while {_said(against)} pulls the other way"
+        reason += f", while {_said(against)} goes against it"
     return reason + _asked(why.asked, total)
 
 
@@ -60,7 +60,7 @@ def by_size_first(shares: Sequence[Share]) -> Share:
 
 def _asked(shares: Sequence[Share], total: float) -> str:
     same = sorted((s for s in shares if s.value * total > 0), key=lambda share: -abs(share.value))[:2]
-    return "" if not same else f"; asked for by {' and '.join(_said(share) for share in same)}"
+    return "" if not same else f"; on the query side, mostly {' and '.join(_said(share) for share in same)}"
 
 
 def _said(share: Share) -> str:

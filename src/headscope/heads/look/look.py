@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -14,19 +16,18 @@ from headscope.attention import pattern as attention_pattern
 from headscope.attention.backends.waiting_layers import ObservedLayer
 from headscope.attention.engine import observe
 from headscope.attention.observation import Rows
-from headscope.attention.pattern import Index, Pooled, Source
+from headscope.attention.pattern import Index, PatternSource, Pooled
 from headscope.attention.questions import Question
 from headscope.errors import HeadNameError, InputError
 from headscope.heads.edits.edit import BoundEdit, Edits
 from headscope.heads.look.activation_cache import ActivationCache, SiteActivations
 from headscope.heads.look.attribution import Contributions, LogitAttribution, contributions_at, split_logit
+from headscope.heads.look.logit_lens import logit_lens
 from headscope.heads.look.sampling import ClassPrediction, Prediction, class_predictions, strongest_predictions
 from headscope.heads.look.table import head_table
-from headscope.heads.questions.batch_answers import BatchAnswers
-from headscope.heads.questions.cross_questions import Sides, are_words
 from headscope.heads.questions.label_rules import LabelRule
-from headscope.heads.questions.standard_answers import StandardAnswers
-from headscope.heads.questions.standard_questions import VisibleKeys, answerable
+from headscope.heads.questions.standard_answers import BatchAnswers, StandardAnswers
+from headscope.heads.questions.standard_questions import Sides, VisibleKeys, answerable, are_words
 from headscope.models.inputs.patch_labels import NOT_TEXT, grid_labels, numbered_labels
 from headscope.models.modes import own_precision
 from headscope.models.protocol import OpenModel, Prepared, Token
@@ -70,13 +71,14 @@ class Look:
 
     def read(self) -> Look:
         """Run the model on this text."""
-        # Under edits mostly the predictions are wanted; heads are observed when somebody looks at them.
-        if self.edits:
-            self.cache.predict()
-            self.edits.refuse_beyond(self.cache.reached)
-        else:
-            self.cache.observe(self.questions, BatchAnswers.of([self.prepared]))
+        self.cache.read(self.questions, BatchAnswers.of([self.prepared]))
+        self.edits.refuse_beyond(self.cache.reached)
         return self
+
+    def observe(self) -> Look:
+        """Run the model on this text and observe every head in the same pass."""
+        self.cache.at_once = True
+        return self.read()
 
     def save(self, path: str | Path) -> None:
         """Save to one file that ``headscope.open_look`` opens, with or without the model."""
@@ -143,7 +145,7 @@ class Look:
     def mean_answers(self, site: str) -> dict[str, Float[Tensor, " head"]]:
         """Mean mass per head on every standard question, over the rows that can answer it; absent if no row can.
 
-        Cross-attention has questions of its own: see ``cross_questions``; *monotone* is a share of rows.
+        Cross-attention has questions of its own: see ``questions_between``; *monotone* is a share of rows.
         """
         return self._answers.means(self, site)
 
@@ -218,12 +220,12 @@ class Look:
         """A rectangle of one head's pattern at lower resolution: mean and maximum over blocks."""
         return attention_pattern.pooled(self.source(head), shape, rows, columns)
 
-    def source(self, head: HeadName) -> Source:
+    def source(self, head: HeadName) -> PatternSource:
         """q, k and log-sum-exp of one head, from which any part of its pattern is recomputed."""
         found = self._find(head)
         return self.site_source(found.site).only(found.head)
 
-    def site_source(self, site: str) -> Source:
+    def site_source(self, site: str) -> PatternSource:
         """q, k and log-sum-exp of all heads of a site."""
         self._site(site)
         return self.cache.source(site)
@@ -236,8 +238,8 @@ class Look:
 
     def z(self, site: str) -> Float[Tensor, "head query d_value"]:
         """z of every head of a site: its attention pattern times its values."""
-        rows = self._site(site).rows
-        return rows.output[0] if rows.output.numel() else self.cache.recompute(site)[2][0]
+        self._refuse_unreached(site)
+        return self.cache.z(site)[0]
 
     @property
     def recorded(self) -> RecordedPass:
@@ -252,13 +254,13 @@ class Look:
     @own_precision()
     def residual(self, site: str | int) -> ResidualStream:
         """The residual stream before and after a site's output is added to it."""
-        self._site(str(site))
+        self._refuse_unreached(str(site))
         return ResidualStream(self.recorded.resid_pre(str(site)), self.recorded.resid_mid(str(site)))
 
     @own_precision()
     def mlp(self, site: str | int) -> Float[Tensor, "query d_model"]:
         """What the MLP of a site's layer adds to the residual stream."""
-        self._site(str(site))
+        self._refuse_unreached(str(site))
         found = self.recorded.mlp_out(str(site))
         if found is None:
             raise InputError(f"the layer of {site} adds nothing to the residual stream after its attention: no MLP")
@@ -336,13 +338,28 @@ class Look:
         if isinstance(position, str):
             found = [i for i, token in enumerate(self.written) if position in (token.text, token.text.strip())]
             if len(found) != 1:
-                where = f"at positions {found}; give one of them" if found else "nowhere in this text"
-                raise InputError(f"the token {position!r} stands {where}")
+                where = f"occurs at positions {found}; give one of them" if found else "does not occur in this text"
+                raise InputError(f"the token {position!r} {where}")
             return found[0]
         length = len(self.written)
         if not -length <= position < length:
             raise InputError(f"position {position}: this text has {length} tokens, 0–{length - 1}")
         return position % length
+
+    def span(self, text: str) -> range:
+        """The positions of a passage that occurs once in this text, for ``hide``."""
+        ends = list(accumulate(len(token.text) for token in self.tokens))
+        whole = "".join(token.text for token in self.tokens)
+        if not text or whole.count(text) != 1:
+            where = f"occurs {whole.count(text)} times" if text else "is empty"
+            raise InputError(f"{text!r} {where} in this text; give a passage that occurs once")
+        start = whole.index(text)
+        return range(bisect_right(ends, start), bisect_left(ends, start + len(text)) + 1)
+
+    def logit_lens(self, position: int | str = -1, count: int = 1) -> dict[str, list[Prediction]]:
+        """The likeliest tokens if the stream before each layer, and after the last, were the end of the stream."""
+        self._needs_predictions()
+        return logit_lens(self, self.position(position), count)
 
     def token_id(self, token: str | int) -> int:
         """The id of a token given as text (with its leading space, where it has one) or as an id."""
@@ -355,14 +372,17 @@ class Look:
 
     def _find(self, head: HeadName | int) -> Head:
         found = self.shape.find(head)
-        self._site(found.site)
+        self._refuse_unreached(found.site)
         return found
 
     def _site(self, site: str) -> SiteActivations | ObservedLayer:
+        self._refuse_unreached(site)
+        return self.cache.site(site)
+
+    def _refuse_unreached(self, site: str) -> None:
         if site not in self.cache.reached:
             self.shape.find(Head(site, 0))
             raise InputError(f"this text did not reach the site {site}; it reached {', '.join(self.sites)}")
-        return self.cache.site(site, self.questions)
 
     def _has_length(self, site: str, axis: int, length: int) -> bool:
         """Whether a site has this many positions: pooled keys, windows and added positions have others."""

@@ -20,7 +20,7 @@ from headscope.attention.masks import Causal, Dense, Mask, Window
 from headscope.attention.observer import Call, plain
 from headscope.attention.scores import Alibi, DenseBias, Relative, Scores
 from headscope.heads.look.activation_cache import on_cpu, size_in_bytes
-from headscope.heads.questions.batch_answers import BatchAnswers, together
+from headscope.heads.questions.standard_answers import BatchAnswers, together
 
 if TYPE_CHECKING:
     from headscope.heads.look.look import Look
@@ -144,7 +144,7 @@ class _WaitingBatch:
 
 
 def _attend(look: Look, site: str, call: Call) -> Tensor:
-    return look.cache.attend(site, call) if look.edits else look.cache.observe_site(site, call, look.questions)
+    return look.cache.keep_site(site, call, look.questions)
 
 
 def _padded(given: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ N_NOTES = 2
 
 
 @dataclass(frozen=True)
-class Layout:
+class ResidualLayout:
     """Slices of the residual stream.
 
     One-hot token and position, a constant 1, classes computed by an MLP, notes of the first layer, the answer.

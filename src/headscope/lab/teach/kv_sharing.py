@@ -20,7 +20,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 @dataclass(frozen=True)
-class Grouped:
+class _Grouped:
     """One number of KV heads, its loss, and the bytes of its cache per token."""
 
     n_kv_heads: int
@@ -78,7 +78,7 @@ def kv_bytes_per_token(model: nn.Module) -> int:
     return sum(2 * 2 * site.n_kv_heads * site.d_head for site in sites)
 
 
-def by_groups(model: Model, loss: Callable[[Model], float]) -> list[Grouped]:
+def by_groups(model: Model, loss: Callable[[Model], float]) -> list[_Grouped]:
     """Loss and cache for each possible number of KV heads, from all down to one."""
     first = next((module for module in model.modules() if isinstance(module, MultiHeadAttention)), None)
     if first is None:
@@ -87,9 +87,9 @@ def by_groups(model: Model, loss: Callable[[Model], float]) -> list[Grouped]:
     return [_measured(share(model, count), count, first.n_heads, loss) for count in counts]
 
 
-def _measured(model: Model, count: int, n_heads: int, loss: Callable[[Model], float]) -> Grouped:
+def _measured(model: Model, count: int, n_heads: int, loss: Callable[[Model], float]) -> _Grouped:
     kind = "MHA" if count == n_heads else "MQA" if count == 1 else "GQA"
     with torch.no_grad():
         value = loss(model)
     parameters = sum(weight.numel() for weight in model.parameters())
-    return Grouped(count, kind, round(value, 4), kv_bytes_per_token(model), parameters)
+    return _Grouped(count, kind, round(value, 4), kv_bytes_per_token(model), parameters)

@@ -45,7 +45,7 @@ FILM_ROWS, FILM_WIDTH, LEAST_HELD_OUT = 8, 513, 64
 FRAMES = (0.0, 0.015, 0.025, 0.03, 0.05, 0.15, 0.5, 1.0)
 
 
-class Progress(NamedTuple):
+class TrainingProgress(NamedTuple):
     """Loss, speed and time left, for a progress bar."""
 
     step: int
@@ -66,7 +66,7 @@ class Trained:
     film: Film = field(repr=False)
 
 
-Report = Callable[[Progress], None]
+Report = Callable[[TrainingProgress], None]
 
 
 def train(
@@ -225,13 +225,13 @@ class _Speed:
     def __init__(self, options: TrainingOptions) -> None:
         self.options, self.last_step, self.last_time = options, 0, time.monotonic()
 
-    def progress(self, step: int, loss: float) -> Progress:
+    def progress(self, step: int, loss: float) -> TrainingProgress:
         now = time.monotonic()
         per_step = (now - self.last_time) / max(1, step - self.last_step)
         self.last_step, self.last_time = step, now
         rows, context = self.options.stage(step)
         left = (self.options.total_steps - step) * per_step
-        return Progress(step, self.options.total_steps, loss, rows * context / max(per_step, 1e-9), left)
+        return TrainingProgress(step, self.options.total_steps, loss, rows * context / max(per_step, 1e-9), left)
 
 
 @contextmanager

@@ -26,8 +26,6 @@ from headscope.lab.train.text_files import (
 )
 from headscope.lab.train.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
 
-ADDED_LATER = {"mark_weight": 1.0, "optimizer": "adamw"}  # left out of a recipe at these values: older runs resume
-
 
 @dataclass(frozen=True)
 class TrainingData:
@@ -66,12 +64,8 @@ def recipe(options: TrainingOptions, data: TrainingData) -> dict[str, Any]:
     """The settings and data that determine a run: a checkpoint is resumed only with an equal recipe."""
     elsewhere = {"device", "checkpoint_seconds", "tokenizer", "film_points"}
     chosen = {name: value for name, value in asdict(options).items() if name not in elsewhere}
-    later = {name: default for name, default in ADDED_LATER.items() if chosen[name] == default}
-    chosen = {name: value for name, value in chosen.items() if name not in later}
-    weights = {stream.name: stream.weight for stream in data.streams}
-    long_weights = {each.name: each.long_weight for each in data.streams if each.long_weight is not None}
-    found = chosen | {"text": data.text_hash, "weights": weights}
-    return found | {"long_weights": long_weights} if long_weights else found
+    weights = {stream.name: [stream.weight, stream.long_weight] for stream in data.streams}
+    return chosen | {"text": data.text_hash, "weights": weights}
 
 
 def _tokenizer(documents: Sequence[Document], options: TrainingOptions, out: Path) -> Tokenizer:

@@ -17,8 +17,9 @@ from headscope.attention.observer import Call
 from headscope.errors import HeadscopeError, InputError, ModelError
 from headscope.models.huggingface.attention import AttentionCall, install, uninstall
 from headscope.models.inputs import media, prepare
-from headscope.models.inputs.dummy_inputs import device_of, probe_inputs
+from headscope.models.inputs.dummy_inputs import probe_inputs
 from headscope.models.inputs.tokens import InputProcessor
+from headscope.models.modes import device_of
 from headscope.models.protocol import OutputWeight, Prepared, SiteObserver, SiteOutput
 from headscope.models.recording import RecordedModel, Recording
 from headscope.models.selfcheck import own_logits, run_self_check

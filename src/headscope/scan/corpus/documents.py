@@ -41,7 +41,7 @@ class Corpus:
         self.source, self.field, self.lines, self.broken = source, field, lines, broken
         self.problems: list[str] = []
         self.n_documents = 0
-        self._files = find_files(source)
+        self._files = _find_files(source)
 
     def identity(self, hashes: FileHashes, advance: Callable[[int], None]) -> list[dict[str, Any]]:
         """What this corpus is, for the recipe: hashes of files and of texts given as a list, a dataset's fingerprint.
@@ -161,12 +161,12 @@ def _hash_texts(texts: Sequence[str]) -> str:
     return hashlib.sha256("\0".join([*lengths, *texts]).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def find_files(source: Any) -> list[Path] | None:
+def _find_files(source: Any) -> list[Path] | None:
     """The files that a source names, sorted; None for standard input and for iterables of texts."""
     if isinstance(source, Sequence) and source and all(isinstance(item, Path) for item in source):
         if Path("-") in source:
             raise InputError(f"- is standard input, and a corpus of its own; leave out the {len(source) - 1} others")
-        return [path for item in source for path in find_files(item) or []]
+        return [path for item in source for path in _find_files(item) or []]
     if not isinstance(source, str | Path):
         _check_iterable_of_texts(source)
         return None

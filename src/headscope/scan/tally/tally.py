@@ -30,7 +30,7 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class TallyLayout:
     """The axes of a tally. Tallies of equal layouts can be merged."""
 
     sites: tuple[tuple[str, int], ...]
@@ -74,7 +74,7 @@ class Tally:
     The tensors are stored under these names; those of the examples as ``best.…``.
     """
 
-    layout: Layout
+    layout: TallyLayout
     count: Int[Tensor, "quantity site"]
     sums: Float[Tensor, "quantity head"]
     squares: Float[Tensor, "quantity head"]
@@ -87,7 +87,7 @@ class Tally:
     examples: TopExamples
 
     @classmethod
-    def zero(cls, layout: Layout) -> Tally:
+    def zero(cls, layout: TallyLayout) -> Tally:
         q, h, s, r = len(layout.quantities), layout.n_heads, len(layout.sites), layout.replicates
         wide = torch.float64
         return cls(
@@ -155,7 +155,7 @@ class Tally:
         layout = about["layout"]
         layout |= {"sites": tuple((site, heads) for site, heads in layout["sites"])}
         layout |= {key: tuple(layout[key]) for key in ("questions", "nulls")}
-        axes = Layout(**layout)
+        axes = TallyLayout(**layout)
         axes.refuse_lies()
         with torch.device("meta"):
             expected = cls.zero(axes)

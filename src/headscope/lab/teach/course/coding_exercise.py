@@ -26,7 +26,7 @@ State = Literal["empty", "right", "wrong"]
 
 
 @dataclass(frozen=True)
-class Gap:
+class _Gap:
     """A function to fill: what it is given, what it should return, and what to say when it does."""
 
     name: str
@@ -65,7 +65,7 @@ def check_exercise(path: Path) -> list[CheckedGap]:
     return [_checked(gap, names) for gap in gaps()]
 
 
-def gaps() -> list[Gap]:
+def gaps() -> list[_Gap]:
     """Every gap in order, with inputs that are the same each time."""
     layer = Layer.made()
     q, k = layer.x @ layer.heads[0][0], layer.x @ layer.heads[0][1]
@@ -77,15 +77,15 @@ def gaps() -> list[Gap]:
     wide = layer.x @ layer.wide[0]
     split = torch.stack(wide.chunk(layer.n_heads, dim=-1))
     return [
-        Gap("project", (layer.x, layer.heads[0][0]), q, "Every token became a query of 32 numbers."),
-        Gap("scores", (q, k), raw, "Every query has met every key, and √d keeps the scores small."),
-        Gap("masked", (raw, layer.allowed), left_out, "e to the power of −∞ is 0: a later word gets no share."),
-        Gap("shares", (left_out,), left_out.softmax(-1), "Every row adds up to 1."),
-        Gap("single_head", (layer.x, *layer.heads[0], layer.allowed), one, "One head, whole."),
-        Gap("multi_head", (layer.x, layer.heads, layer.W_O, layer.allowed), whole, "4 × 32 = 128, mixed by W_O."),
-        Gap("split_heads", (wide, layer.n_heads), split, "Each head has its own 32 of the 128 numbers of a token."),
-        Gap("merge_heads", (split,), wide, "End to end again, token by token."),
-        Gap(
+        _Gap("project", (layer.x, layer.heads[0][0]), q, "Every token became a query of 32 numbers."),
+        _Gap("scores", (q, k), raw, "Every query has met every key, and √d keeps the scores small."),
+        _Gap("masked", (raw, layer.allowed), left_out, "e to the power of −∞ is 0: a later word gets no share."),
+        _Gap("shares", (left_out,), left_out.softmax(-1), "Every row adds up to 1."),
+        _Gap("single_head", (layer.x, *layer.heads[0], layer.allowed), one, "One head, whole."),
+        _Gap("multi_head", (layer.x, layer.heads, layer.W_O, layer.allowed), whole, "4 × 32 = 128, mixed by W_O."),
+        _Gap("split_heads", (wide, layer.n_heads), split, "Each head has its own 32 of the 128 numbers of a token."),
+        _Gap("merge_heads", (split,), wide, "End to end again, token by token."),
+        _Gap(
             "batched",
             (layer.x, *layer.wide, layer.W_O, layer.n_heads, layer.allowed),
             whole,
@@ -94,7 +94,7 @@ def gaps() -> list[Gap]:
     ]
 
 
-def _checked(gap: Gap, names: Mapping[str, Any]) -> CheckedGap:
+def _checked(gap: _Gap, names: Mapping[str, Any]) -> CheckedGap:
     function = names.get(gap.name)
     if not callable(function):
         return CheckedGap(
@@ -114,14 +114,14 @@ def _checked(gap: Gap, names: Mapping[str, Any]) -> CheckedGap:
         )
     if not isinstance(made, Tensor):
         return CheckedGap(gap.name, "wrong", f"It returns {type(made).__name__}; a tensor is asked for.")
-    if same(made, gap.wanted):
+    if _same(made, gap.wanted):
         return CheckedGap(gap.name, "right", gap.says)
     return CheckedGap(gap.name, "wrong", _why(gap, made))
 
 
-def _why(gap: Gap, made: Tensor) -> str:
+def _why(gap: _Gap, made: Tensor) -> str:
     for mistake in MISTAKES.get(gap.name, ()):
-        if same(made, mistake.gives(*gap.given)):
+        if _same(made, mistake.gives(*gap.given)):
             return mistake.says
     if made.shape != gap.wanted.shape:
         return f"Its shape is {tuple(made.shape)}; it should be {tuple(gap.wanted.shape)}."
@@ -130,7 +130,7 @@ def _why(gap: Gap, made: Tensor) -> str:
     return f"The shape is right, the numbers are not: they differ by up to {far:.3g}."
 
 
-def same(made: Tensor, wanted: Tensor) -> bool:
+def _same(made: Tensor, wanted: Tensor) -> bool:
     """Whether two tensors hold the same numbers, infinities included."""
     return made.shape == wanted.shape and torch.allclose(made.double(), wanted.double(), atol=1e-5)
 

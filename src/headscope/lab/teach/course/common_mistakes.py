@@ -47,7 +47,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Mistake:
+class _Mistake:
     """What a common mistake gives for a gap's inputs, and what to say."""
 
     gives: Callable[..., Tensor]
@@ -153,36 +153,36 @@ def _softmax(dim: int) -> Callable[[Tensor], Tensor]:
     return lambda scores: scores.softmax(dim)
 
 
-MISTAKES: dict[str, tuple[Mistake, ...]] = {
-    "project": (Mistake(lambda x, W: x @ W / math.sqrt(W.shape[-1]), "The scale belongs to the scores, not here."),),
+MISTAKES: dict[str, tuple[_Mistake, ...]] = {
+    "project": (_Mistake(lambda x, W: x @ W / math.sqrt(W.shape[-1]), "The scale belongs to the scores, not here."),),
     "scores": (
-        Mistake(lambda q, k: q @ k.mT, UNSCALED),
-        Mistake(lambda q, k: q @ k.mT / k.shape[-1], OVER_D),
-        Mistake(lambda q, k: q @ k.mT / math.sqrt(N_HEADS * D_HEAD), BY_MODEL),
-        Mistake(lambda q, k: k @ q.mT / math.sqrt(k.shape[-1]), SWAPPED),
-        Mistake(lambda q, k: q @ k.mT * math.sqrt(k.shape[-1]), "Multiplied by √d_head; divide by it."),
+        _Mistake(lambda q, k: q @ k.mT, UNSCALED),
+        _Mistake(lambda q, k: q @ k.mT / k.shape[-1], OVER_D),
+        _Mistake(lambda q, k: q @ k.mT / math.sqrt(N_HEADS * D_HEAD), BY_MODEL),
+        _Mistake(lambda q, k: k @ q.mT / math.sqrt(k.shape[-1]), SWAPPED),
+        _Mistake(lambda q, k: q @ k.mT * math.sqrt(k.shape[-1]), "Multiplied by √d_head; divide by it."),
     ),
     "masked": (
-        Mistake(lambda scores, allowed: scores.masked_fill(allowed, float("-inf")), INVERTED),
-        Mistake(lambda scores, allowed: scores.masked_fill(~allowed, 0.0), ZEROS),
-        Mistake(lambda scores, allowed: scores * allowed, ZEROS),
-        Mistake(lambda scores, allowed: scores, UNMASKED),
-        Mistake(lambda scores, allowed: scores.softmax(-1) * allowed, AFTER),
+        _Mistake(lambda scores, allowed: scores.masked_fill(allowed, float("-inf")), INVERTED),
+        _Mistake(lambda scores, allowed: scores.masked_fill(~allowed, 0.0), ZEROS),
+        _Mistake(lambda scores, allowed: scores * allowed, ZEROS),
+        _Mistake(lambda scores, allowed: scores, UNMASKED),
+        _Mistake(lambda scores, allowed: scores.softmax(-1) * allowed, AFTER),
     ),
     "shares": (
-        Mistake(_softmax(0), WRONG_AXIS),
-        Mistake(lambda scores: scores.exp(), "e to the scores, but not yet shares: divide each row by its sum."),
-        Mistake(
+        _Mistake(_softmax(0), WRONG_AXIS),
+        _Mistake(lambda scores: scores.exp(), "e to the scores, but not yet shares: divide each row by its sum."),
+        _Mistake(
             lambda scores: scores.exp() / scores.exp().sum(), "Divided by the sum of all rows; each row adds up to 1."
         ),
     ),
-    "single_head": tuple(Mistake(_head(wrong), says) for wrong, says in _IN_A_HEAD.items()),
+    "single_head": tuple(_Mistake(_head(wrong), says) for wrong, says in _IN_A_HEAD.items()),
     "multi_head": (
-        Mistake(lambda x, heads, W_O, allowed: torch.cat(_outputs(x, heads, allowed), -1), NO_W_O),
-        Mistake(lambda x, heads, W_O, allowed: sum(_outputs(x, heads, allowed), torch.zeros(1)), SUMMED),
-        Mistake(lambda x, heads, W_O, allowed: torch.cat(_outputs(x, heads, allowed), 0), BELOW),
+        _Mistake(lambda x, heads, W_O, allowed: torch.cat(_outputs(x, heads, allowed), -1), NO_W_O),
+        _Mistake(lambda x, heads, W_O, allowed: sum(_outputs(x, heads, allowed), torch.zeros(1)), SUMMED),
+        _Mistake(lambda x, heads, W_O, allowed: torch.cat(_outputs(x, heads, allowed), 0), BELOW),
         *(
-            Mistake(
+            _Mistake(
                 lambda x, heads, W_O, allowed, wrong=wrong: torch.cat(_outputs(x, heads, allowed, wrong), -1) @ W_O,
                 says,
             )
@@ -190,17 +190,17 @@ MISTAKES: dict[str, tuple[Mistake, ...]] = {
         ),
     ),
     "split_heads": (
-        Mistake(_viewed, NO_TRANSPOSE),
-        Mistake(
+        _Mistake(_viewed, NO_TRANSPOSE),
+        _Mistake(
             lambda y, n_heads: y.view(len(y), n_heads, -1), "Almost: the heads should come first. transpose(0, 1)."
         ),
     ),
-    "merge_heads": (Mistake(lambda z: z.reshape(z.shape[1], -1), NO_TRANSPOSE_BACK),),
+    "merge_heads": (_Mistake(lambda z: z.reshape(z.shape[1], -1), NO_TRANSPOSE_BACK),),
     "batched": (
-        Mistake(_batched(mixed=False), NO_W_O),
-        Mistake(_batched(view=True, back=False), NO_TRANSPOSE),
-        Mistake(_batched(view=True), NO_TRANSPOSE),
-        Mistake(_batched(back=False), NO_TRANSPOSE_BACK),
-        *(Mistake(_batched(wrong), says) for wrong, says in _IN_A_HEAD.items()),
+        _Mistake(_batched(mixed=False), NO_W_O),
+        _Mistake(_batched(view=True, back=False), NO_TRANSPOSE),
+        _Mistake(_batched(view=True), NO_TRANSPOSE),
+        _Mistake(_batched(back=False), NO_TRANSPOSE_BACK),
+        *(_Mistake(_batched(wrong), says) for wrong, says in _IN_A_HEAD.items()),
     ),
 }
