@@ -168,6 +168,7 @@ def reading_gradients(route: Route, read: Callable[[Tensor], Tensor]) -> dict[So
     return {source: gradient for source, gradient in pairs if gradient is not None}
 
 
+@torch.no_grad()
 def writer_share(writer: Writer, gradients: dict[SourceNode, Tensor]) -> float:
     """What one writer gives to a reading."""
     return sum((_inner(source, part, gradients.get(source)) for source, part in writer.sources), 0.0)
