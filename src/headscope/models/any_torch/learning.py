@@ -24,6 +24,7 @@ from headscope.models.protocol import HeadSum
 from headscope.models.structure.carry import Route
 from headscope.models.structure.tape import ARRANGE, Node, SourceNode, Tape
 from headscope.models.structure.weights import Layout as RowOrder
+from headscope.models.structure.weights import cell_numbers
 
 NOT_TAKEN = "no matrix takes its heads as they are: something acts on them first, or there is no W_O"
 SEVERAL_QUERIES = "one row of the next matrix reads several queries: this attends over channels, or reshapes its heads"
@@ -132,8 +133,7 @@ def _take(site: LearnedSite, met: Met) -> None:
     route = Route(met.x)
     if any(op.name not in ARRANGE for op in route.ops):
         return
-    n_cells = met.z.shape.numel()
-    made = route.carry(met.z, torch.arange(1.0, n_cells + 1, dtype=torch.float64).view(met.z.shape))
+    made = route.carry(met.z, cell_numbers(met.z).view(met.z.shape))
     if made is None:  # something acted on it that is neither linear nor a norm
         return
     number = met.matrix.rows(made).long() - 1

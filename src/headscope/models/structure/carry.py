@@ -228,6 +228,13 @@ def _device(op: Op) -> torch.device:
     return next((slot.value.device for slot in op.slots if slot.value is not None), torch.device("cpu"))
 
 
+def source_device(source: SourceNode) -> torch.device:
+    """Where what was written is held."""
+    held = source.value if source.heads is None else source.heads.x
+    assert held is not None
+    return held.device
+
+
 def source_parts(source: SourceNode, heads: Iterable[int] | None = None) -> Tensor:
     """A source as parts along a first axis: one, or its heads and, last, the bias of W_O."""
     if source.heads is None:

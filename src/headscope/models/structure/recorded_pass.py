@@ -14,7 +14,7 @@ from torch import Tensor
 
 from headscope.errors import ModelError
 from headscope.models.protocol import SiteObserver
-from headscope.models.structure.carry import Route
+from headscope.models.structure.carry import Route, source_device
 from headscope.models.structure.readers import before_norm, carried_part, has_own_norm, probed, reader_inputs, value_of
 from headscope.models.structure.recorder import record_stream
 from headscope.models.structure.tape import SHAPE, Node, Op, SourceNode
@@ -135,7 +135,7 @@ def stream_factor(model: Any, site: str) -> float:
     mine = [each for each in route.sources if each.heads is not None and each.heads.site == site] if route else []
     if route is None or not mine:
         raise ModelError(f"{site}: {NO_END if route is None else NOT_ADDED}, so a logit cannot be split over its heads")
-    written = torch.randn(mine[0].shape, generator=torch.Generator().manual_seed(0))
+    written = torch.randn(mine[0].shape, generator=torch.Generator().manual_seed(0)).to(source_device(mine[0]))
     arrived = route.carry(mine[0], written)
     assert arrived is not None
     arrived = arrived.reshape(-1) if arrived.numel() == written.numel() else torch.zeros(written.numel())
@@ -160,7 +160,7 @@ def logit_direction(model: Any, residual: Tensor, tokens: Sequence[int]) -> Floa
 @torch.enable_grad()
 def reading_gradients(route: Route, read: Callable[[Tensor], Tensor]) -> dict[SourceNode, Tensor]:
     """The gradient of a linear reading of the target with respect to every source."""
-    leaves = [torch.zeros(source.shape, dtype=torch.float32).requires_grad_() for source in route.sources]
+    leaves = [torch.zeros(each.shape, device=source_device(each)).requires_grad_() for each in route.sources]
     parts: dict[Node, Tensor] = dict(zip(route.sources, leaves, strict=True))
     made = route.carry_together(parts)
     gradients = torch.autograd.grad(read(made), leaves, allow_unused=True)

@@ -113,11 +113,10 @@ def _rows(z: SourceNode, x: Node, heads: Heads) -> Layout | None:
         return None
     batch, n_query, n_heads, d_value = heads.shape
     width = n_heads * d_value
-    numbers = torch.arange(1.0, z.shape.numel() + 1, dtype=torch.float64).view(heads.shape)
-    made = route.carry(z, heads.from_heads(numbers))
+    made = route.carry(z, heads.from_heads(cell_numbers(z).view(heads.shape)))
     if made is None:
         return None
-    cells = heads.channels_last(made).reshape(-1, width).long() - 1
+    cells = heads.channels_last(made).reshape(-1, width).long().cpu() - 1
     cells = cells[(cells >= 0).all(1)]
     number = cells[:, 0] // width
     if not len(cells) or not torch.equal(cells, number[:, None] * width + torch.arange(width)):
@@ -126,6 +125,14 @@ def _rows(z: SourceNode, x: Node, heads: Heads) -> Layout | None:
     if torch.equal(number, rows):
         return "batch first"
     return "query first" if torch.equal(number, rows.view(batch, n_query).T.flatten()) else "other"
+
+
+def cell_numbers(z: SourceNode) -> Float[Tensor, " cell"]:
+    """A number for each cell of z, from one; float32 holds whole numbers up to 2**24."""
+    assert z.value is not None
+    count = z.shape.numel()
+    dtype = torch.float32 if count < 2**24 else torch.float64
+    return torch.arange(1.0, count + 1, dtype=dtype, device=z.value.device)
 
 
 def _reached(z: SourceNode, x: Node, heads: Heads, head: int) -> Bool[Tensor, " all"]:
