@@ -53,7 +53,7 @@ def test_held_norms_give_the_split(scope: Scope, ids: list[int]) -> None:
 
 
 def _raw_share(look: Any, head: str, query: int, key: int, column: int) -> float:
-    from headscope.heads.explain.arrows import explained
+    from headscope.heads.explain.why import explained
 
     scores = explained(look).scores(headscope.Head.parse(head))
     return float(scores.q.parts[:, query].sum(0) @ scores.k.parts[column, key]) * scores.scale

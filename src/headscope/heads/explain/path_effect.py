@@ -22,8 +22,8 @@ from headscope.errors import InputError, ModelError
 from headscope.heads.edits.ablate import ablate
 from headscope.heads.edits.edit import Edits
 from headscope.heads.edits.path import Path
-from headscope.heads.explain.arrows import Explained, explained
 from headscope.heads.explain.score_parts import Reading
+from headscope.heads.explain.why import Explained, explained
 from headscope.models.structure.carry import Route, source_device
 from headscope.models.structure.readers import carried_part, find_writer, has_own_norm, read_again, reader_inputs
 from headscope.models.structure.readers import value_of as stream_value

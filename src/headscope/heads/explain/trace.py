@@ -15,9 +15,8 @@ from torch import Tensor
 
 from headscope.attention.progress import report_progress
 from headscope.errors import InputError, ModelError
-from headscope.heads.explain.arrows import Explained, explained
 from headscope.heads.explain.score_parts import Reading
-from headscope.heads.explain.why import Place, Share, Why, by_size
+from headscope.heads.explain.why import Explained, Place, Share, Why, by_size, explained
 from headscope.heads.look.attribution import logit_to_split
 from headscope.models.structure.carry import Route
 from headscope.models.structure.recorded_pass import logit_direction, reading_gradients, value_reading, writer_share
@@ -99,7 +98,7 @@ class Step:
 
 
 @dataclass(frozen=True, repr=False)
-class Trace:
+class TracedPrediction:
     """A prediction traced back. ``total`` is the sum of all shares, of ``left_out`` and of ``constant``."""
 
     token: str
@@ -168,7 +167,7 @@ def _lines(steps: Sequence[Step], left_out: LeftOut, indent: str) -> Iterator[st
         yield f"{indent}{left_out.sum:+7.2f}  {left_out.count} others ({left_out.up:+.2f} {left_out.down:+.2f})"
 
 
-def trace(look: Look, token: str | int, minus: str | int | None, position: int | str, floor: float) -> Trace:
+def trace(look: Look, token: str | int, minus: str | int | None, position: int | str, floor: float) -> TracedPrediction:
     """Trace the logit of a token, or its difference to another's, at one position."""
     if look.shape.vocabulary is None:
         raise InputError(f"{look.shape.name} predicts no tokens: it has no unembedding to trace a prediction from")
@@ -197,7 +196,9 @@ def trace(look: Look, token: str | int, minus: str | int | None, position: int |
     probability = float(logits.softmax(-1)[ids[0]])
     minus_name = names[1] if len(names) > 1 else None
     constant = total - written
-    return Trace(names[0], minus_name, at, total, constant, steps, left, floor, probability, unembedding.caps)
+    return TracedPrediction(
+        names[0], minus_name, at, total, constant, steps, left, floor, probability, unembedding.caps
+    )
 
 
 class _Tracer:

@@ -127,7 +127,7 @@ class ActivationCache:
     def keep_site(self, site: str, call: Call, questions: SiteQuestions) -> Tensor:
         """Return z of one attention call under the edits, and keep what its heads are observed from."""
         self._reach(site, call)  # before the questions, which are about its positions
-        self._questions = weakly(questions)
+        self._questions = _weakly(questions)
         report_progress("reading the text", len(self.reached) - 1, len(self.model.shape.sites))
         scores, norms = self.edits.scores(site, call), call.v[0].float().norm(dim=-1)
         size = size_in_bytes(call.q, call.k) + call.q[..., 0].numel() * call.v.shape[-1] * call.v.element_size()
@@ -349,13 +349,13 @@ class ActivationCache:
 def on_cpu(questions: SiteQuestions) -> Ask:
     """Questions with labels on the CPU, for layers that wait: nothing waits for the GPU there.
 
-    A look's own method is held weakly: layers that wait belong to the look, and nothing is asked of one that is gone.
+    A look's own method is held _weakly: layers that wait belong to the look, and nothing is asked of one that is gone.
     """
-    held = weakly(questions)
+    held = _weakly(questions)
     return lambda site, sizes: held(site, sizes, torch.device("cpu"))
 
 
-def weakly(questions: SiteQuestions) -> SiteQuestions:
+def _weakly(questions: SiteQuestions) -> SiteQuestions:
     """Questions of a look that is not kept alive by what keeps them; none of one that is gone."""
     held = WeakMethod(questions) if isinstance(questions, MethodType) else lambda: questions
 

@@ -39,7 +39,7 @@ LARGEST_PATTERN = 2**26  # cells of dense patterns; larger ones are read in rect
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headscope.heads.explain.trace import Trace
+    from headscope.heads.explain.trace import TracedPrediction
     from headscope.heads.explain.why import Why
 
 
@@ -299,7 +299,7 @@ class Look:
         The score is relative to the row's mean over visible keys, to the key ``minus``, or with ``minus="others"`` to
         the other keys weighted by the pattern.
         """
-        from headscope.heads.explain.arrows import why
+        from headscope.heads.explain.why import why
 
         return why(self, head, query, key, minus)
 
@@ -308,14 +308,14 @@ class Look:
         self, head: HeadName, query: int | str = -1, keys: Sequence[int] | None = None, minus: int | str | None = None
     ) -> list[Why]:
         """Split the scores of several keys of one row at once; all visible ones unless some are given."""
-        from headscope.heads.explain.arrows import why_row
+        from headscope.heads.explain.why import why_row
 
         return why_row(self, head, query, keys, minus)
 
     @own_precision()
     def trace(
         self, token: str | int, minus: str | int | None = None, position: int | str = -1, floor: float = 0.03
-    ) -> Trace:
+    ) -> TracedPrediction:
         """Trace a prediction back to tokens: heads, what they read, why they looked there, and who wrote it.
 
         Parts whose share of the prediction is below ``floor`` are left out, and counted.
