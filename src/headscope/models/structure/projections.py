@@ -49,7 +49,7 @@ def find_projection(model: Any, site: str, which: Which) -> Projection:
     reads = stream.sites[site]
     target, name = reads.made.get(which), f"{site}: W_{which.upper()} cannot be found"
     if target is None:
-        raise ModelError(f"{name}: {reads.refused.get(which, 'no matrix computes it')}")
+        raise ModelError(f"{name}: no matrix computes it from the stream itself")
     held = Route(target) if which in reads.nodes else None
     ops = [op for op in (_made_from(target) if held is None else held.ops) if op.in_site]
     matrices = [op for op in ops if op.name in MATRIX and _constant(op) is not None]
