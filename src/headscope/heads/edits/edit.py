@@ -79,19 +79,19 @@ class Edits:
 
     def scores(self, site: str, call: Call) -> Scores:
         """The scores of a call under the edits."""
-        call = self._with_hidden(site, call)
+        call = self._with_hidden(site, call) if self._hiding else call
         return call.scores if self._paths is None else self._paths.scores(site, call)
 
     def z(self, site: str, call: Call, z: Tensor) -> Tensor:
         """Change z, in this order: keys hidden, paths cut together, then the edits of z as they were given."""
-        call = self._with_hidden(site, call)
+        call = self._with_hidden(site, call) if self._hiding else call
         for change in self._of_z:
             z = change(site, call, z)
         return z
 
     def attend(self, site: str, call: Call) -> Tensor:
         """Observe nothing; compute z under the edits."""
-        return self.z(site, call, plain(call))
+        return self.z(site, call, plain(call)) if self.bound else plain(call)
 
     def run(self, inputs: Mapping[str, Tensor], observer: SiteObserver | None = None, **wanted: Any) -> ForwardPass:
         """Run the model under the edits; an observer changes z by ``z`` or ``attend`` itself."""

@@ -26,7 +26,7 @@ from headscope.heads.look.logit_lens import logit_lens
 from headscope.heads.look.sampling import ClassPrediction, Prediction, class_predictions, strongest_predictions
 from headscope.heads.look.table import head_table
 from headscope.heads.questions.label_rules import LabelRule
-from headscope.heads.questions.standard_answers import BatchAnswers, StandardAnswers
+from headscope.heads.questions.standard_answers import StandardAnswers
 from headscope.heads.questions.standard_questions import Sides, VisibleKeys, answerable, are_words
 from headscope.models.inputs.patch_labels import NOT_TEXT, grid_labels, numbered_labels
 from headscope.models.modes import own_precision
@@ -71,7 +71,7 @@ class Look:
 
     def read(self) -> Look:
         """Run the model on this text."""
-        self.cache.read(self.questions, BatchAnswers.of([self.prepared]))
+        self.cache.read(self.questions, [self.prepared])
         self.edits.refuse_beyond(self.cache.reached)
         return self
 
@@ -386,13 +386,10 @@ class Look:
 
     def _has_length(self, site: str, axis: int, length: int) -> bool:
         """Whether a site has this many positions: pooled keys, windows and added positions have others."""
-        return site not in self.cache.reached or self._lengths(site)[axis] == length
-
-    def _lengths(self, site: str) -> tuple[int, int]:
-        return self.cache.reached[site]
+        return site not in self.cache.reached or self.cache.reached[site][axis] == length
 
     def _check_size(self, what: str, n_heads: int, site: str) -> None:
-        n_query, n_key = self._lengths(site)
+        n_query, n_key = self.cache.reached[site]
         if n_heads * n_query * n_key > LARGEST_PATTERN:
             several = f"{n_heads}×" if n_heads > 1 else ""
             raise InputError(
@@ -403,7 +400,7 @@ class Look:
     def _numbered(self, site: str, axis: int) -> tuple[Token, ...]:
         windowed = site in self.n_windows
         grid = None if windowed else self.shape.sites[site].grid
-        key = (self._lengths(site)[axis], windowed, grid)
+        key = (self.cache.reached[site][axis], windowed, grid)
         if key not in self._numbers:  # one tuple for all sites: sides are known by identity
             names = grid_labels(grid, key[0]) or numbered_labels(key[0], windowed=windowed)
             self._numbers[key] = tuple(Token(NOT_TEXT, name) for name in names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -200,7 +200,7 @@ class HuggingFaceModel(RecordedModel):
                 recording.waiting.append((str(recording.latest), attention.z))
             return attention.z
 
-        with super()._observed(recording, observer), tracing(on_call if recording.sites else None):
+        with super()._observed(recording, observer), tracing(on_call) if recording.sites else nullcontext():
             yield
 
     def _site_of(self, recording: Recording, call: Call) -> str | None:
