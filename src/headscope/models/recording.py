@@ -51,10 +51,6 @@ class Recording:
         by_head = x.reshape(*x.shape[:-1], n_heads, -1)
         self.outputs[site] = SiteOutput(self._row_of(by_head), self._row_of(output))
 
-    def keep_residual_stream(self, residual: Tensor) -> None:
-        if self.keep_residual:
-            self.residual = self._row_of(residual)
-
     def _row_of(self, x: Tensor) -> Tensor:
         return x if self.row is None else x[:, self.row : self.row + 1].clone()
 
@@ -192,8 +188,9 @@ class RecordedModel(ABC):
 
     def _record_residual(self, args: Any) -> None:
         recording = self._current()
-        if recording is not None and args:
-            recording.keep_residual_stream(args[0])
+        if recording is not None and args and recording.keep_residual:
+            row = recording.row
+            recording.residual = args[0] if row is None else args[0][:, row : row + 1].clone()
 
     def _current(self) -> Recording | None:
         recording = _recording.get()

@@ -124,10 +124,6 @@ class ActivationCache:
         self.bytes += size
         return True
 
-    def reach(self, site: str, n_query: int, n_key: int, n_windows: int = 1) -> None:
-        """Note that the text reached a site, with these numbers of positions."""
-        self.reached[site], self.n_windows[site] = (n_query, n_key), n_windows
-
     def keep_site(self, site: str, call: Call, questions: SiteQuestions) -> Tensor:
         """Return z of one attention call under the edits, and keep what its heads are observed from."""
         self._reach(site, call)  # before the questions, which are about its positions
@@ -347,7 +343,7 @@ class ActivationCache:
         return bool(((total - 1.0).abs() < 1e-2).all())
 
     def _reach(self, site: str, call: Call) -> None:
-        self.reach(site, call.q.shape[2], call.k.shape[2], call.q.shape[0])
+        self.reached[site], self.n_windows[site] = (call.q.shape[2], call.k.shape[2]), call.q.shape[0]
 
 
 def on_cpu(questions: SiteQuestions) -> Ask:

@@ -104,7 +104,7 @@ class Look:
 
     def key_tokens(self, site: str) -> tuple[Token, ...]:
         """The tokens on the key side of a site."""
-        cross = self.shape.sites[site].kind == "cross"
+        cross = self.model.shape.sites[site].kind == "cross"
         texts = (self.prepared.context, self.tokens) if cross else (self.query_tokens(site),)
         fits = (text for text in texts if text and self._has_length(site, 1, len(text)))
         return next(fits, None) or self._numbered(site, 1)
@@ -152,7 +152,7 @@ class Look:
     def sides(self, site: str) -> Sides | None:
         """The tokens of queries and keys where they can be asked about: one text, or two in cross-attention."""
         text, keys = self.query_tokens(site), self.key_tokens(site)
-        return (text, keys) if keys is text or self.shape.sites[site].kind == "cross" else None
+        return (text, keys) if keys is text or self.model.shape.sites[site].kind == "cross" else None
 
     def visible_keys(self, site: str) -> VisibleKeys:
         """Which keys the queries of a site may attend to."""
@@ -371,7 +371,7 @@ class Look:
         return int(ids[0])
 
     def _find(self, head: HeadName | int) -> Head:
-        found = self.shape.find(head)
+        found = self.model.shape.find(head)
         self._refuse_unreached(found.site)
         return found
 

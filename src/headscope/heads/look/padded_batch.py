@@ -138,7 +138,7 @@ class _WaitingBatch:
         for index, look in enumerate(self.looks):
             own = {site: (sizes[site][index], z[index : index + 1]) for site, z in self._z.items()}
             for site, (size, _) in own.items():
-                look.cache.reach(site, *size)
+                look.cache.reached[site], look.cache.n_windows[site] = size, 1
             look.cache.answer_by(self._answers, self._layers, index)
             look.cache.wait(self._layers, index, {site: z[:, :, : size[0]] for site, (size, z) in own.items()})
 
