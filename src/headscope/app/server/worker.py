@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import torch
 from fastapi import Request
@@ -57,8 +57,6 @@ class RequestWorker:
         self.training, self.comparing, self.opening, self.counting = (FairQueue() for _ in range(4))
         self.lessons, self.censuses, self.films, self.reports = (FairQueue() for _ in range(4))
         self._queues: WeakKeyDictionary[Session, FairQueue] = WeakKeyDictionary()
-        self.streams: WeakSet[Any] = WeakSet()
-        """The frames of each stream that is being sent."""
         self._under_way: Counter[str] = Counter()
         self._turns: dict[tuple[str, str], tuple[FairQueue, Turn]] = {}
 
