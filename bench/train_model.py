@@ -33,7 +33,7 @@ from bench.curriculum.people import NamePool, pool_of
 from tokenizers import Tokenizer
 
 from headscope.errors import InputError
-from headscope.heads.film_tasks import FilmTask, TaskText
+from headscope.heads.film import FilmTask, TaskText
 from headscope.lab.train.options import TrainingOptions
 from headscope.lab.train.text_files import Document, TextFile, read_documents, split
 from headscope.lab.train.tokenizer import load_tokenizer, save_tokenizer

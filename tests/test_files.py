@@ -140,7 +140,11 @@ NO_NAME = Path("one\0two")
 
 @pytest.mark.parametrize(
     "write",
-    [lambda: write_atomic(NO_NAME, b"1"), lambda: atomic_folder(NO_NAME).__enter__(), lambda: ScanFolder(NO_NAME)],
+    [
+        lambda: write_atomic(NO_NAME, b"1"),
+        lambda: atomic_folder(NO_NAME).__enter__(),
+        lambda: ScanFolder(NO_NAME).lock().__enter__(),
+    ],
     ids=["file", "folder", "scan"],
 )
 def test_a_name_with_a_nul_is_refused(write: Callable[[], object]) -> None:

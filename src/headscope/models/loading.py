@@ -22,15 +22,15 @@ from headscope.models.config_checks import (
     refuse_huge_config,
     refuse_huge_headers,
     refuse_huge_tokenizers,
+    refuse_lying_gguf,
     refuse_missing_weights,
     refuse_more_weights_than_bytes,
+    refuse_other_shapes,
     refuse_repeated_keys,
     weight_bytes,
 )
-from headscope.models.gguf_checks import refuse_lying_gguf, refuse_other_shapes
 from headscope.models.inputs.media import KEYS, MediaProcessors, split_processor
-from headscope.models.inputs.start_token import add_start_token, gguf_start_token
-from headscope.models.inputs.tokens import InputProcessor
+from headscope.models.inputs.tokens import InputProcessor, add_start_token, gguf_start_token
 from headscope.models.modes import own_precision
 from headscope.models.protocol import OpenModel
 from headscope.models.pruning.pruned_modeling import pruned

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from torch import Tensor
@@ -20,7 +20,6 @@ from headscope.errors import InputError
 from headscope.files import parsing
 from headscope.models.protocol import Token
 from headscope.names import Head, HeadName
-from headscope.scan.census_archive import read_census
 from headscope.scan.recipe import SCHEMA_VERSION, Recipe
 from headscope.scan.tally.examples import BEFORE, NO_TOKEN
 from headscope.scan.tally.reduction import TRAITS
@@ -70,21 +69,8 @@ class Census:
             recipe = Recipe.from_json(files["recipe.json"].decode("utf-8"))
             census = cls(Tally.from_bytes(files["tally.safetensors"]), recipe)
             census._examples = pq.read_table(pa.BufferReader(files["examples.parquet"])).cast(_EXAMPLE_SCHEMA)
-            census._refuse_lies()
+            repr(census), census.title  # what its pages begin with
         return census
-
-    def _refuse_lies(self) -> None:
-        """Refuse examples of heads that the tally does not have, and a recipe that does not say what was scanned."""
-        known = {"head": {str(head) for head in self.heads()}, "question": set(self.questions)}
-        for column, names in known.items():
-            strange = set(self.examples()[column].unique().to_pylist()) - names
-            if strange:
-                raise InputError(f"its examples are of the {column} {min(map(str, strange))!r}, which it does not have")
-        lengths = pc.fill_null(pc.list_value_length(self.examples()["tokens"]), 0)
-        at = pc.fill_null(self.examples()["at"], -1)
-        if not pc.all(pc.and_(pc.greater_equal(at, 0), pc.less(at, lengths))).as_py():
-            raise InputError("an example's query is outside its tokens; it is damaged: scan again")
-        repr(self), self.title  # what its pages begin with
 
     @property
     def layout(self) -> TallyLayout:
@@ -261,4 +247,46 @@ _EXAMPLE_SCHEMA = pa.schema(
 def _parquet(table: pa.Table) -> bytes:
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+FILES = ("tally.safetensors", "examples.parquet", "report.html", "recipe.json", "census.parquet")
+SUFFIX = ".zip"
+LARGEST_FILE = 2**31  # bytes of one file in an archive; a tally of a thousand heads has some 30 million
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the time of every file in an archive, so that equal censuses are equal bytes
+
+
+def read_census(path: Path) -> dict[str, bytes]:
+    """The files of a census, by name."""
+    return _read_archive(path) if path.suffix == SUFFIX and path.is_file() else _read_folder(path)
+
+
+def _read_folder(path: Path) -> dict[str, bytes]:
+    missing = [name for name in FILES if not (path / name).is_file()]
+    if missing:
+        unfinished = (path / "work").is_dir()
+        hint = "its scan is not finished: run it again" if unfinished else "give the folder that a scan wrote"
+        raise InputError(f"{path} holds no census ({missing[0]} is missing); {hint}")
+    return {name: (path / name).read_bytes() for name in FILES}
+
+
+def _read_archive(path: Path) -> dict[str, bytes]:
+    with parsing(f"the census in {path}", "download it again"), zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        for name in FILES:
+            if name not in names:
+                raise InputError(f"{path} holds no census ({name} is missing); give an archive that the page made")
+            size = archive.getinfo(name).file_size
+            if size > LARGEST_FILE:
+                raise InputError(f"{name} in {path} has {size:,} bytes; a census's files have at most {LARGEST_FILE:,}")
+        return {name: archive.read(name) for name in FILES}
+
+
+def archive_of(files: Mapping[str, bytes], *, smallest: bool = False, comment: str = "") -> bytes:
+    """A zip archive of a census's files. The ``smallest`` one is LZMA, which not every program unpacks."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_LZMA if smallest else zipfile.ZIP_DEFLATED) as archive:
+        archive.comment = comment.encode()
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name, EPOCH), data, archive.compression)
     return buffer.getvalue()

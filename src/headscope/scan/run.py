@@ -19,8 +19,7 @@ from headscope.models.modes import device_of, threads
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import hashing
 from headscope.scan.census import Census
-from headscope.scan.corpus.documents import Corpus
-from headscope.scan.corpus.file_hashes import FileHashes
+from headscope.scan.corpus.documents import Corpus, FileHashes
 from headscope.scan.corpus.packing import RowFormat
 from headscope.scan.corpus.packing_check import choose_row_format
 from headscope.scan.corpus.reading import CorpusReader, CorpusSource
@@ -69,7 +68,7 @@ def _scan_into(
 ) -> Census:  # fmt: skip
     earlier, n_threads = folder.recipe(), torch.get_num_threads()
     row_format = choose_row_format(model, options.context_for(model.shape.context))
-    hashes = FileHashes(folder.hashes_file)
+    hashes = FileHashes()
     with progress_bar("Checking the corpus", corpus.n_bytes, options.progress, unit="bytes") as advance:
         identity = corpus.identity(hashes, advance)
     begin = _Begin(folder, weights, lambda known: _recipe(model, known, identity, options, row_format, n_threads))

@@ -6,6 +6,7 @@ the same bytes.
 
 from __future__ import annotations
 
+import errno
 import functools
 import hashlib
 import json
@@ -13,13 +14,12 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
 
 from headscope.errors import InputError
-from headscope.files import UNFINISHED, parsing, refuse_nul, write_atomic
+from headscope.files import UNFINISHED, parsing, sole_writer, write_atomic
 from headscope.scan.corpus.packing import PackedRows
 from headscope.scan.recipe import Recipe
 from headscope.scan.tally.tally import Tally
@@ -54,11 +54,9 @@ class ScanFolder:
     """One scan's folder, written by one process at a time."""
 
     def __init__(self, path: Path) -> None:
-        refuse_nul(path)
         self.path = path
         self.work = path / "work"
         self.recipe_file = path / "recipe.json"
-        self.hashes_file = path / ".corpus.json"
 
     @property
     def finished(self) -> bool:
@@ -74,16 +72,16 @@ class ScanFolder:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the folder against other scans. The system releases the lock when a process dies."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            if not self.recipe_file.exists():
-                self.check_free()  # before anything is written into a folder of another's
-            opened = (self.path / ".lock").open("a+b")
-        except OSError as error:
-            raise InputError(f"{self.path} cannot be written ({error.strerror}); choose another folder") from error
-        with opened as file:
-            if not _lock(file):
-                raise InputError(f"another scan is writing into {self.path}; wait for it, or choose another folder")
+        with ExitStack() as held:
+            try:
+                refusal = f"another scan is writing into {self.path}; wait for it, or choose another folder"
+                held.enter_context(sole_writer(self.path, refusal))
+                if not os.access(self.path, os.W_OK):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+                if not self.recipe_file.exists():
+                    self.check_free()  # before anything is written into a folder of another's
+            except OSError as error:
+                raise InputError(f"{self.path} cannot be written ({error.strerror}); choose another folder") from error
             yield
 
     def recipe(self) -> Recipe | None:
@@ -92,8 +90,8 @@ class ScanFolder:
 
     def check_free(self) -> None:
         """Refuse a folder without a recipe that holds anything but the rows of a scan stopped before its recipe."""
-        known = (".lock", self.hashes_file.name, self.hashes_file.name + UNFINISHED, f"recipe.json{UNFINISHED}")
-        strange = sorted(file.name for file in self.path.iterdir() if file.name not in known)
+        known = f"recipe.json{UNFINISHED}"
+        strange = sorted(file.name for file in self.path.iterdir() if file.name != known)
         if strange == [self.work.name] and all(_OWN.fullmatch(file.name) for file in self.work.glob("*")):
             return
         if strange:
@@ -193,19 +191,3 @@ class ScanFolder:
         if self.work.exists():
             self.work.rename(gone)
             shutil.rmtree(gone, ignore_errors=True)
-
-
-def _lock(file: IO[bytes]) -> bool:
-    """Lock the file for this process; False if another holds it."""
-    try:
-        if os.name == "posix":
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        else:
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-    except OSError:
-        return False
-    return True

@@ -10,7 +10,7 @@ import torch
 from tests.models import tiny
 
 from headscope.errors import ModelError
-from headscope.models.gguf_checks import refuse_lying_gguf, refuse_other_shapes
+from headscope.models.config_checks import refuse_lying_gguf, refuse_other_shapes
 
 
 def tensor(name: str, start: int, n_bytes: int) -> Any:

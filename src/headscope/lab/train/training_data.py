@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.heads.film_tasks import FilmTask
+from headscope.heads.film import FilmTask
 from headscope.lab.train.batches import TokenStream
 from headscope.lab.train.options import TrainingOptions
 from headscope.lab.train.text_files import (
