@@ -148,8 +148,7 @@ def sole_writer(folder: Path, refusal: str) -> Iterator[None]:
 def _remove_abandoned(folder: Path) -> None:
     """Remove unfinished folders that no living process holds: what a kill left behind."""
     for part in folder.glob(f"*{UNFINISHED}"):
-        pid = part.name.removesuffix(UNFINISHED).rpartition(".")[2]
-        held = None if pid.isdecimal() and _alive(int(pid)) else _hold(part)
+        held = _hold(part)
         if held is not None:
             shutil.rmtree(part, ignore_errors=True)
             os.close(held)
@@ -171,16 +170,6 @@ def _hold(folder: Path) -> int | None:
         os.close(handle)
         return None
     return handle
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:
-        return True
-    return True
 
 
 @contextmanager

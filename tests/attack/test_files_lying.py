@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from fastapi.testclient import TestClient
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
@@ -20,7 +19,6 @@ from headscope.app.pages.microscope import Session
 from headscope.app.server import HOST, application
 from headscope.cli.heads import read_report
 from headscope.errors import InputError, ModelError
-from headscope.heads.film import NUMBERS, STANDARD, Film, FilmPoint
 from headscope.lab.cards.card import card
 from headscope.models.inputs.tokens import InputProcessor
 from headscope.scan.recipe import Recipe
@@ -99,25 +97,6 @@ def test_a_saved_look_whose_fields_do_not_fit_is_refused(opened: Scope, tmp_path
         InputError, match=rf"it\.headscope is damaged, or is of another format \(({why}|.*{checked_here})"
     ):
         headscope.open_look(file)
-
-
-def test_a_film_whose_numbers_do_not_fit_its_heads_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "film.safetensors"
-    point = FilmPoint(step=0, **{name: 0.0 for name in NUMBERS if name not in ("step", "tokens_seen")}, tokens_seen=0)
-    per_head = torch.zeros(2, len(STANDARD))
-    film = Film(("0.0", "0.1"), [point], [per_head], [torch.zeros(2)], [per_head])
-    film.save(file)
-    assert Film.load(file).heads == film.heads
-    for lie, why in (
-        ({"heads": ["0.0", "0.1", "0.2"]}, r"text has shape \(1, 2, \d\) for 1 points and 3 heads"),
-        ({"pattern_steps": [0]}, "0 patterns for 1 steps"),
-    ):
-        film.save(file)
-        header, body = split(file)
-        header["__metadata__"]["film"] = json.dumps(json.loads(header["__metadata__"]["film"]) | lie)
-        file.write_bytes(joined(json.dumps(header), body))
-        with pytest.raises(InputError, match=why):
-            Film.load(file)
 
 
 @pytest.fixture(scope="module")

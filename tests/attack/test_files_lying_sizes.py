@@ -51,13 +51,10 @@ METADATA: dict[str, tuple[Callable[[GGUF], bytes], str]] = {
     "other KV heads": (lambda it: it.field("llama.attention.head_count_kv", 4), r"metadata says \(32, 32\)"),
     "narrower": (lambda it: it.field("llama.embedding_length", 16), r"embed_tokens.weight has shape \(97, 32\)"),
     "wider": (lambda it: it.field("llama.embedding_length", 64), r"metadata says \(97, 64\)"),
-    "a layer less": (lambda it: it.field("llama.block_count", 1), "claims 1 layers and holds weights of layer 1"),
     "a layer more": (lambda it: it.field("llama.block_count", 3), "lacks 9 of its weights"),
     "a smaller MLP": (lambda it: it.field("llama.feed_forward_length", 24), r"gate_proj.weight has shape \(48, 32\)"),
     "a huge vocabulary": (lambda it: it.field("llama.vocab_size", 2**31 - 1), "claims 137,438,968,928 weights"),
     "a smaller matrix": (lambda it: it.tensor(Q, "axis", 16), r"q_proj.weight has shape \(32, 16\), and the file's"),
-    "a larger matrix": (lambda it: it.tensor(Q, "axis", 64), r"attn_k.weight begins inside blk.0.attn_q.weight"),
-    "shared bytes": (lambda it: it.tensor(Q, "place", 0), r"attn_q.weight begins inside token_embd.weight"),
     "past the end": (lambda it: it.tensor(Q, "place", 2**40), "cannot be opened"),
     "another type": (lambda it: it.tensor(Q, "type", 99), "cannot be opened"),
 }

@@ -129,19 +129,7 @@ class Film:
                 setattr(film, name, list(arrays[name].unbind()) if name in arrays else [])
             shown = [arrays[f"patterns.{n}"].unbind() for n in range(len(film.sentences)) if f"patterns.{n}" in arrays]
             film.patterns = [list(frame) for frame in zip(*shown, strict=True)]
-            film.check(arrays)
             return film
-
-    def check(self, arrays: Mapping[str, Tensor]) -> None:
-        """Raise a ValueError where the sizes of a loaded film do not fit each other."""
-        n_points, n_heads = len(self.points), len(self.heads)
-        for name in (name for name in PER_HEAD if name in arrays):
-            if tuple(arrays[name].shape[:2]) != (n_points, n_heads):
-                raise ValueError(
-                    f"{name} has shape {tuple(arrays[name].shape)} for {n_points} points and {n_heads} heads"
-                )
-        if len(self.patterns) != len(self.pattern_steps):
-            raise ValueError(f"{len(self.patterns)} patterns for {len(self.pattern_steps)} steps")
 
 
 def film_steps(last: int, n_points: int) -> list[int]:

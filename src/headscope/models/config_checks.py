@@ -140,26 +140,6 @@ def _numbers(config: Mapping[Any, Any]) -> Iterator[tuple[str, float]]:
             yield str(name), value
 
 
-_BLOCK = re.compile(r"blk\.(\d+)\.")
-
-
-def refuse_lying_gguf(source: str, reader: Any) -> None:
-    """Refuse a file with tensors that share bytes, or with more layers than it counts: those would be left out."""
-    end, before = 0, ""
-    for tensor in sorted(reader.tensors, key=lambda each: int(each.data_offset)):
-        if int(tensor.data_offset) < end:
-            raise ModelError(f"{source} is broken: {tensor.name} begins inside {before}; fetch it again")
-        end, before = int(tensor.data_offset + tensor.n_bytes), tensor.name
-    architecture = reader.fields.get("general.architecture")
-    counted = architecture and reader.fields.get(f"{architecture.contents()}.block_count")
-    layers = {int(found[1]) for tensor in reader.tensors if (found := _BLOCK.match(tensor.name))}
-    if counted and layers and max(layers) >= int(counted.contents()):
-        raise ModelError(
-            f"{source} claims {int(counted.contents())} layers and holds weights of layer {max(layers)}, counted from "
-            "0; its metadata is broken: fetch it again"
-        )
-
-
 def refuse_other_shapes(source: str, model: Any) -> None:
     """Refuse weights of other shapes than the metadata says; the vocabulary may be padded."""
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -25,7 +24,7 @@ from headscope.scan.corpus.packing_check import choose_row_format
 from headscope.scan.corpus.reading import CorpusReader, CorpusSource
 from headscope.scan.measure import Advance, Measurer, Plan
 from headscope.scan.options import ScanOptions
-from headscope.scan.pool import Opener, WorkerSetup, process_pool, run_here
+from headscope.scan.pool import Begin, Opener, WorkerSetup, process_pool, run_here
 from headscope.scan.progress import progress_bar
 from headscope.scan.recipe import SCHEMA_VERSION, Recipe, describe_machine, describe_model
 from headscope.scan.shards import Packing, ScanFolder
@@ -71,7 +70,7 @@ def _scan_into(
     hashes = FileHashes()
     with progress_bar("Checking the corpus", corpus.n_bytes, options.progress, unit="bytes") as advance:
         identity = corpus.identity(hashes, advance)
-    begin = _Begin(folder, weights, lambda known: _recipe(model, known, identity, options, row_format, n_threads))
+    begin = Begin(folder, weights, lambda known: _recipe(model, known, identity, options, row_format, n_threads))
     if earlier is None:
         folder.check_free()  # the recipe is written when the weights are hashed, before any tally
     else:
@@ -92,7 +91,7 @@ def _scan_into(
     return census
 
 
-def _measure(begin: _Begin, reader: CorpusReader, opener: Opener | None) -> Packing:
+def _measure(begin: Begin, reader: CorpusReader, opener: Opener | None) -> Packing:
     """Measure the shards that have no tally yet: here, while the corpus is read where that helps, or elsewhere."""
     folder, source, options = begin.folder, reader.source, reader.source.options
     here = opener is None or (options.workers == 1 and not options.ray)
@@ -126,26 +125,6 @@ def _reads_ahead(source: CorpusSource) -> bool:
 def _threads(model: OpenModel, workers: int) -> int:
     """CPU threads for each worker. Beside a GPU there is little to do at a time: waking threads would take longer."""
     return 1 if device_of(model.model).type == "cuda" else max(1, torch.get_num_threads() // workers)
-
-
-class _Begin:
-    """The recipe of a scan, made and written into its folder (or compared with the one there) on the first call."""
-
-    def __init__(self, folder: ScanFolder, weights: Future[str], make: Callable[[str], Recipe]) -> None:
-        self.folder, self._weights, self._make = folder, weights, make
-        self._recipe: Recipe | None = None
-
-    @property
-    def ready(self) -> bool:
-        """Whether a call need not wait for the hash of the weights."""
-        return self._weights.done()
-
-    def __call__(self) -> Recipe:
-        if self._recipe is None:
-            recipe = self._make(self._weights.result())
-            self.folder.start(recipe)
-            self._recipe = recipe
-        return self._recipe
 
 
 def _recipe(
@@ -188,7 +167,7 @@ def _check_same_text(folder: ScanFolder, source: CorpusSource) -> None:
 
 
 def _measure_elsewhere(
-    begin: _Begin, opener: Opener, plan: Plan, options: ScanOptions, shards: list[int], advance: Advance
+    begin: Begin, opener: Opener, plan: Plan, options: ScanOptions, shards: list[int], advance: Advance
 ) -> None:
     """Measure shards in worker processes, or on Ray."""
     recipe, folder = begin(), begin.folder

@@ -32,12 +32,11 @@ AFTER_NORM = "a norm stands after W_O here, which this site cannot hold at its v
 
 @dataclass(frozen=True)
 class Stored:
-    """A graph without its weights, the weights, where each of them begins, and the largest rounding error."""
+    """A graph without its weights, the weights, and where each of them begins."""
 
     graph: onnx.ModelProto
     weights: bytes
     tables: dict[str, StoredMatrix]
-    error: float
     dtype: DType
 
 
@@ -55,20 +54,15 @@ class _File:
     """Bytes of tables, one after another."""
 
     def __init__(self, dtype: DType) -> None:
-        self.dtype, self.parts, self.size, self.error = dtype, list[bytes](), 0, 0.0
+        self.dtype, self.parts, self.size = dtype, list[bytes](), 0
 
     def add(self, table: NDArray[np.float32]) -> StoredMatrix:
-        """Store a table, and note how far rounding moves its numbers."""
-        stored = table.astype(self.dtype)
-        self.error = max(self.error, float(np.abs(stored.astype(np.float32) - table).max()))
-        return StoredMatrix(self._write(stored), table.shape, self.dtype)
-
-    def _write(self, numbers: NDArray[Any]) -> int:
-        written = numbers.tobytes()
+        """Store a table, rounded to the file's precision."""
+        written = table.astype(self.dtype).tobytes()
         begins, padding = self.size, -len(written) % ALIGNED
         self.parts += [written, bytes(padding)]
         self.size += len(written) + padding
-        return begins
+        return StoredMatrix(begins, table.shape, self.dtype)
 
 
 def store(graph: onnx.ModelProto, model: OpenModel, dtype: DType = "float16") -> Stored:
@@ -86,7 +80,7 @@ def store(graph: onnx.ModelProto, model: OpenModel, dtype: DType = "float16") ->
     for name, wanted in _read_by_heads(model).items():
         found = _found(wanted, arrays, moved)
         tables |= {} if found is None else {name: found}  # a part of a larger matrix is not sent twice
-    return Stored(graph, b"".join(file.parts), tables, file.error, dtype)
+    return Stored(graph, b"".join(file.parts), tables, dtype)
 
 
 def _wanted(model: OpenModel) -> dict[str, NDArray[np.float32]]:

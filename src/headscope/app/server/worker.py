@@ -70,7 +70,7 @@ class RequestWorker:
         """The result of work on a model, or an empty response when the client has disconnected."""
         session = self.registry.session(model, client_id(request))
         queue = self._queues.get(session) or self._queues.setdefault(session, FairQueue())
-        return await self._take(queue, Turn(client_id(request), kind), request, lambda: _run(work, session))
+        return await self.run_in(queue, request, lambda: _run(work, session), kind)
 
     async def run_packed(
         self,
@@ -87,11 +87,7 @@ class RequestWorker:
         self, queue: FairQueue, request: Request, work: Callable[[], Result], kind: Kind = "long"
     ) -> Result | Response:
         """Run work in a queue while the client is there."""
-        return await self._take(queue, Turn(client_id(request), kind), request, work)
-
-    async def _take(
-        self, queue: FairQueue, turn: Turn, request: Request, work: Callable[[], Result]
-    ) -> Result | Response:
+        turn = Turn(client_id(request), kind)
         if await request.is_disconnected():
             return Response(status_code=DISCONNECTED)
         try:

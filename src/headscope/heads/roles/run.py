@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from importlib.metadata import version
 from typing import Any, TypeVar
 
 import torch
@@ -299,15 +299,8 @@ def _recipe(model: OpenModel, vocabulary: Vocabulary, trials: Trials, options: R
         "dtype": str(weight.dtype).removeprefix("torch."),
         "device": weight.device.type,
         "threads": torch.get_num_threads(),
-        "versions": {name: _version(name) for name in ("headscope", "torch", "transformers")},
+        "versions": {name: version(name) for name in ("headscope", "torch", "transformers")},
     }
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
 
 
 @contextmanager

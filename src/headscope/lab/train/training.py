@@ -9,7 +9,6 @@ computes in bfloat16 through torch.compile; on a CPU in float32.
 
 from __future__ import annotations
 
-import shutil
 import signal
 import threading
 import time
@@ -101,8 +100,6 @@ class TrainingRun:
         self.file, self.folder = out / "checkpoint.safetensors", out / "model"
         if self.file.exists():
             self._resume()
-        else:
-            self._check_space()
 
     def loop(self, report: Report, stopped: threading.Event) -> None:
         """Train until the last step or until ``stopped`` is set, then save."""
@@ -206,15 +203,6 @@ class TrainingRun:
             raise InputError(
                 f"training diverged before step {self.step}: {bad} has values that are NaN or infinite{kept}. "
                 "Use a lower learning rate"
-            )
-
-    def _check_space(self) -> None:
-        needed = 2 * 3 * 4 * self.model.n_parameters()
-        free = shutil.disk_usage(self.out).free
-        if free < needed:
-            raise InputError(
-                f"{self.out} has {free / 1e6:.0f} MB free and this run's checkpoints need {needed / 1e6:.0f} MB; "
-                "free some space, or choose another folder"
             )
 
 
