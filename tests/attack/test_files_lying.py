@@ -21,7 +21,7 @@ from headscope.cli.heads import read_report
 from headscope.errors import InputError, ModelError
 from headscope.lab.cards.card import card
 from headscope.models.inputs.tokens import InputProcessor
-from headscope.scan.recipe import Recipe
+from headscope.scan.shards import Recipe
 from headscope.scope import Scope
 from tests.app.conftest import small_model, word_tokenizer
 

@@ -1,9 +1,8 @@
 """Attention in plain PyTorch: the module, masks and scores, and ``observe`` for exact statistics of every head."""
 
-from headscope.attention.cache import KVCache
 from headscope.attention.engine import choose, observe, refusals
 from headscope.attention.masks import Mask, causal, dense, documents, full, padding, window
-from headscope.attention.module import MultiHeadAttention
+from headscope.attention.module import KVCache, MultiHeadAttention
 from headscope.attention.observation import Observation
 from headscope.attention.questions import Question
 from headscope.attention.rope import Rope

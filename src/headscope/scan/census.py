@@ -20,7 +20,7 @@ from headscope.errors import InputError
 from headscope.files import parsing
 from headscope.models.protocol import Token
 from headscope.names import Head, HeadName
-from headscope.scan.recipe import SCHEMA_VERSION, Recipe
+from headscope.scan.shards import SCHEMA_VERSION, Recipe
 from headscope.scan.tally.examples import BEFORE, NO_TOKEN
 from headscope.scan.tally.reduction import TRAITS
 from headscope.scan.tally.tally import Tally, TallyLayout

@@ -25,8 +25,7 @@ from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import weight_hash
 from headscope.scan.corpus.packing import PackedRows
 from headscope.scan.measure import Advance, Measurer, Plan
-from headscope.scan.recipe import Recipe, device_name
-from headscope.scan.shards import ScanFolder
+from headscope.scan.shards import Recipe, ScanFolder, device_name
 from headscope.scan.tally.tally import Tally
 
 Opener = Callable[[], OpenModel]

@@ -26,8 +26,7 @@ from headscope.scan.measure import Advance, Measurer, Plan
 from headscope.scan.options import ScanOptions
 from headscope.scan.pool import Begin, Opener, WorkerSetup, process_pool, run_here
 from headscope.scan.progress import progress_bar
-from headscope.scan.recipe import SCHEMA_VERSION, Recipe, describe_machine, describe_model
-from headscope.scan.shards import Packing, ScanFolder
+from headscope.scan.shards import SCHEMA_VERSION, Packing, Recipe, ScanFolder, describe_machine, describe_model
 
 
 def scan(

@@ -16,10 +16,9 @@ import headscope
 from headscope.app.export.saved_explanations import stored_explanations
 from headscope.app.pages.microscope import Session as PageSession
 from headscope.app.publish.graph import Exported, ExportError, export
-from headscope.app.publish.score_split import split_card
 from headscope.app.publish.site import store_verified, write_model
 from headscope.app.publish.verify import ASKED_FOR, TOLERANCE, GraphSession, verify
-from headscope.app.publish.weights import FILE, Stored, store
+from headscope.app.publish.weights import FILE, Stored, split_card, store
 from headscope.app.wire import unpack
 from headscope.scope import Scope
 

@@ -19,8 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headscope.app.server import clients, sandbox
 from headscope.app.server.clients import MAX_BODY, TOO_LARGE, Clients, HeldBodies, RateLimiter, whole_body
 from headscope.app.server.errors import problem_response
-from headscope.app.server.join import Join
-from headscope.app.server.token import AccessToken
+from headscope.app.server.token import AccessToken, Join
 
 HOST = "127.0.0.1"
 SAFE = ("GET", "HEAD")

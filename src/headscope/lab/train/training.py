@@ -32,8 +32,7 @@ from headscope.lab.train.gpt import GPT
 from headscope.lab.train.llama_folder import save_folder
 from headscope.lab.train.optimizers import optimizers
 from headscope.lab.train.options import TrainingOptions
-from headscope.lab.train.text_files import TextFile
-from headscope.lab.train.training_data import TrainingData, prepare, recipe
+from headscope.lab.train.text_files import TextFile, TrainingData, prepare, recipe
 
 SENTENCES = (
     "The horse crossed the road because it was tired, and the horse stopped.",
