@@ -17,11 +17,8 @@ import headscope
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.microscope import Session
 from headscope.app.server import HOST, application
-from headscope.cli.heads import read_report
 from headscope.errors import InputError, ModelError
-from headscope.lab.cards.card import card
 from headscope.models.inputs.tokens import InputProcessor
-from headscope.scan.shards import Recipe
 from headscope.scope import Scope
 from tests.app.conftest import small_model, word_tokenizer
 
@@ -136,44 +133,6 @@ def test_weights_that_lie_about_their_size_are_refused(folder: Path, lie: str) -
             headscope.load(str(folder))
     finally:
         file.write_bytes(whole)
-
-
-def twice(text: str, key: str, value: str) -> str:
-    """A JSON object that begins with one more value of a key."""
-    return text.replace("{", f'{{"{key}": {value}, ', 1)
-
-
-@pytest.mark.promise("Damaged files are errors")
-@pytest.mark.parametrize(
-    ("name", "key", "value"),
-    [("config.json", "num_attention_heads", "3"), ("tokenizer_config.json", "unk_token", '"the"')],
-)
-def test_a_config_with_two_values_of_a_key_is_refused(folder: Path, name: str, key: str, value: str) -> None:
-    file = folder / name
-    whole = file.read_text(encoding="utf-8")
-    try:
-        file.write_text(twice(whole, key, value), encoding="utf-8")
-        with pytest.raises(
-            ModelError, match=rf"{name} is ambiguous: the key '{key}' has two values, .*; keep one of them"
-        ):
-            headscope.load(str(folder))
-        file.write_text(twice(whole, key, json.dumps(json.loads(whole)[key])), encoding="utf-8")
-        headscope.load(str(folder)).close()  # the same value twice is one value
-    finally:
-        file.write_text(whole, encoding="utf-8")
-
-
-@pytest.mark.promise("Damaged files are errors")
-def test_recipes_reports_and_cards_with_two_values_of_a_key_are_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="the key 'schema_version' has two values, 99 and 1"):
-        Recipe.from_json('{"schema_version": 99, "schema_version": 1}')
-    (tmp_path / "report.json").write_text('{"model": "a", "model": "b"}', encoding="utf-8")
-    with pytest.raises(InputError, match=r"not a report of heads .the key 'model' has two values, 'a' and 'b'"):
-        read_report(tmp_path / "report.json")
-    config = (folder / "config.json").read_text(encoding="utf-8")
-    (tmp_path / "config.json").write_text(twice(config, "hidden_size", "7"), encoding="utf-8")
-    with pytest.raises(InputError, match="cannot be read: the key 'hidden_size' has two values, 7 and 48; keep one"):
-        card(tmp_path / "config.json")
 
 
 def test_a_tokenizer_that_fails_without_a_panic_is_a_sentence() -> None:

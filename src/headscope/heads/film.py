@@ -25,7 +25,7 @@ from headscope.attention.engine import observe
 from headscope.attention.observer import Call, observing
 from headscope.attention.questions import Question
 from headscope.errors import InputError
-from headscope.files import parse_json, parsing, write_atomic
+from headscope.files import parsing, write_atomic
 from headscope.heads.questions.head_scores import QuestionScores, head_scores
 from headscope.heads.questions.standard_questions import STANDARD
 from headscope.heads.roles.probes.probe import one_row_question
@@ -113,7 +113,7 @@ class Film:
     def load(cls, file: Path) -> Film:
         with parsing(str(file), "record the film again"):
             with safe_open(file, framework="pt") as stored:
-                about = parse_json(stored.metadata()["film"])
+                about = json.loads(stored.metadata()["film"])
                 arrays = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 — not a dict
             if about["schema_version"] != SCHEMA_VERSION:
                 raise InputError(

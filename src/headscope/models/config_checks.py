@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 from headscope.errors import ModelError
-from headscope.files import RepeatedKeyError, parse_json
 
 MOST_REPEATS = 2_000
 """Most layers or experts. Each is an object of its own, so building a billion of them would never end."""
@@ -58,17 +57,6 @@ def weight_bytes(folder: Path, gguf: str | None = None) -> int:
     """Size on disk of the safetensors of a folder, or of one GGUF file in it."""
     files = [folder / gguf] if gguf else folder.glob("*.safetensors")
     return sum(file.stat().st_size for file in files)
-
-
-def refuse_repeated_keys(folder: Path) -> None:
-    """Refuse configs with two values under one key: another program may open another model from the same folder."""
-    for name in ("config.json", "generation_config.json", "tokenizer_config.json"):
-        try:
-            parse_json((folder / name).read_bytes())
-        except RepeatedKeyError as problem:
-            raise ModelError(f"{folder / name} is ambiguous: {problem}; keep one of them") from None
-        except (OSError, ValueError, RecursionError):
-            continue  # not there, or reported when it is read
 
 
 def refuse_huge_headers(folder: Path) -> None:

@@ -25,7 +25,6 @@ from headscope.models.config_checks import (
     refuse_missing_weights,
     refuse_more_weights_than_bytes,
     refuse_other_shapes,
-    refuse_repeated_keys,
     weight_bytes,
 )
 from headscope.models.inputs.media import KEYS, MediaProcessors, split_processor
@@ -252,7 +251,6 @@ def _check_folder(folder: Path) -> None:
     if not (folder / "config.json").is_file():
         inside = ", ".join(sorted(p.name for p in folder.iterdir())[:6]) or "nothing"
         raise ModelError(f"{folder} has no config.json (it holds {inside}); give a folder saved with save_pretrained")
-    refuse_repeated_keys(folder)
     refuse_huge_tokenizers(folder)
     if any(folder.glob("*.safetensors")):
         refuse_huge_headers(folder)

@@ -25,7 +25,7 @@ import torch
 
 import headscope
 from headscope.errors import InputError
-from headscope.files import UNFINISHED, parse_json, parsing, sole_writer, write_atomic
+from headscope.files import UNFINISHED, parsing, sole_writer, write_atomic
 from headscope.models.modes import device_of
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import weight_hash
@@ -216,7 +216,7 @@ class Recipe:
     @classmethod
     def from_json(cls, text: str) -> Recipe:
         with parsing("this recipe.json", "give the complete folder that a scan wrote"):
-            read = parse_json(text)
+            read = json.loads(text)
         version = read.get("schema_version") if isinstance(read, dict) else None
         if version != SCHEMA_VERSION:
             raise InputError(f"a recipe of schema version {version}; this headscope reads version {SCHEMA_VERSION}")

@@ -18,7 +18,6 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.files import parse_json
 from headscope.heads.bootstrap import percentile_interval, poisson_weights
 from headscope.names import Head
 from headscope.scan.corpus.packing import PackedRows
@@ -132,8 +131,8 @@ class Tally:
     @classmethod
     def from_bytes(cls, data: bytes) -> Tally:
         arrays = load_tensors(data)
-        header = parse_json(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        about = parse_json(header["__metadata__"]["headscope"])
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        about = json.loads(header["__metadata__"]["headscope"])
         if about["schema_version"] != SCHEMA_VERSION:
             raise InputError(
                 f"a tally of schema version {about['schema_version']}; this headscope reads version {SCHEMA_VERSION}"
