@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from headscope.heads.questions.label_rules import token_class
-from headscope.scan.census import Census
-from headscope.scan.census_page import DESCRIPTIONS, TOP_HEADS, census_page
+from headscope.scan.census import DESCRIPTIONS, TOP_HEADS, Census, census_page
 from headscope.scan.options import ScanOptions
 from headscope.scan.run import scan
 from headscope.scan.shards import Recipe
