@@ -171,7 +171,7 @@ def parsing(what: str, hint: str) -> Iterator[None]:
         raise
     except Exception as error:  # parsers raise many kinds at a damaged file
         why = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-        raise InputError(f"{what} is damaged, or is of another format ({why}); {hint}") from error
+        raise InputError(f"{what} is damaged or in a different format ({why}); {hint}") from error
 
 
 def _flush(path: Path) -> None:

@@ -29,6 +29,7 @@ from headscope.names import Head, HeadName, ModelShape
 
 if TYPE_CHECKING:
     from headscope.heads.explain.circuit import Circuit
+    from headscope.heads.patching import Patching
     from headscope.heads.pruning import Pruned
     from headscope.heads.roles.report import Report
     from headscope.heads.roles.run import RoleOptions
@@ -159,6 +160,30 @@ class Scope:
         logit, the norm of a vector. Under the edits in force.
         """
         return importance(self.model, texts, how, edits=[edit.bound for edit in self._edits()], target=target)
+
+    def patching(
+        self,
+        clean: Any,
+        corrupted: Any,
+        metric: tuple[str | int, str | int] | Callable[[torch.Tensor], torch.Tensor],
+        at: str = "z",
+        by: Literal["head", "position"] = "head",
+        how: Literal["exact", "attribution"] = "exact",
+    ) -> Patching:
+        """Activation patching: put each head's z, or each position's value, of the clean text into the corrupted one.
+
+        ``metric``: a right and a wrong next token, or a function of logits ``[query, vocabulary]``. ``at``: ``"z"``, or
+        a point of the stream such as ``"resid_pre"`` or ``"mlp_out"``, by position. ``how="attribution"`` estimates all
+        effects from one gradient.
+        """
+        from headscope.heads.patching import patching
+
+        self._refuse_edits("patching")
+        ours, theirs = self.look(clean), self.look(corrupted)
+        if isinstance(metric, tuple):
+            right, wrong = (ours.token_id(token) for token in metric)
+            return patching(ours, theirs, lambda logits: logits[-1, right] - logits[-1, wrong], at, by, how)
+        return patching(ours, theirs, metric, at, by, how)
 
     def prune(
         self,

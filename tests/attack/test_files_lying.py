@@ -91,7 +91,7 @@ def test_a_saved_look_whose_fields_do_not_fit_is_refused(opened: Scope, tmp_path
     file.write_bytes(joined(json.dumps(header), body))
     checked_here = "violates type hint"  # of beartype, which the tests run with; users do not
     with pytest.raises(
-        InputError, match=rf"it\.headscope is damaged, or is of another format \(({why}|.*{checked_here})"
+        InputError, match=rf"it\.headscope is damaged or in a different format \(({why}|.*{checked_here})"
     ):
         headscope.open_look(file)
 

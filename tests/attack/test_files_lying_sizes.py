@@ -53,7 +53,7 @@ METADATA: dict[str, tuple[Callable[[GGUF], bytes], str]] = {
     "wider": (lambda it: it.field("llama.embedding_length", 64), r"metadata says \(97, 64\)"),
     "a layer more": (lambda it: it.field("llama.block_count", 3), "lacks 9 of its weights"),
     "a smaller MLP": (lambda it: it.field("llama.feed_forward_length", 24), r"gate_proj.weight has shape \(48, 32\)"),
-    "a huge vocabulary": (lambda it: it.field("llama.vocab_size", 2**31 - 1), "claims 137,438,968,928 weights"),
+    "a huge vocabulary": (lambda it: it.field("llama.vocab_size", 2**31 - 1), "describes 137,438,968,928 weights"),
     "a smaller matrix": (lambda it: it.tensor(Q, "axis", 16), r"q_proj.weight has shape \(32, 16\), and the file's"),
     "past the end": (lambda it: it.tensor(Q, "place", 2**40), "cannot be opened"),
     "another type": (lambda it: it.tensor(Q, "type", 99), "cannot be opened"),
@@ -65,6 +65,21 @@ METADATA: dict[str, tuple[Callable[[GGUF], bytes], str]] = {
 def test_a_gguf_file_that_contradicts_itself_is_refused(written: GGUF, tmp_path: Path, lie: str) -> None:
     file, (change, why) = tmp_path / "small.gguf", METADATA[lie]
     file.write_bytes(change(written))
+    with pytest.raises(ModelError, match=why):
+        headscope.load(file)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (struct.pack("<IIQ", 9, 0, 2**60) + bytes(10), "its metadata go on past its 78 bytes"),  # an array of 2^60
+        (struct.pack("<IQ", 8, 2**60) + bytes(10), "its metadata go on past its 74 bytes"),  # a string
+        (struct.pack("<IQ", 8, 3) + b"\xff\xfe\x80" + bytes(64), "can't decode byte 0xff"),
+    ],
+)
+def test_gguf_whose_metadata_cannot_be_read_is_rejected(tmp_path: Path, value: bytes, why: str) -> None:
+    name, file = b"general.architecture", tmp_path / "small.gguf"
+    file.write_bytes(b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, len(name)) + name + value)
     with pytest.raises(ModelError, match=why):
         headscope.load(file)
 
@@ -108,5 +123,5 @@ def test_a_recipe_without_its_parts_is_refused(census: Path, tmp_path: Path, par
     folder = Path(shutil.copytree(census, tmp_path / "census"))
     recipe = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
     (folder / "recipe.json").write_text(json.dumps(recipe | {part: []}), encoding="utf-8")
-    with pytest.raises(InputError, match="is damaged, or is of another format"):
+    with pytest.raises(InputError, match="is damaged or in a different format"):
         Census.load(folder)

@@ -12,7 +12,7 @@ from headscope.attention.engine import observe
 from headscope.attention.observer import Call, plain
 from headscope.errors import HeadscopeError
 from headscope.heads.explain.edge_patching import PatchedModel, all_edges, record, run_circuit
-from headscope.heads.explain.score_split import HeadScores
+from headscope.heads.explain.score_split import SplitScores
 from headscope.models.inputs.dummy_inputs import BATCH
 from headscope.models.protocol import OpenModel
 from headscope.models.selfcheck import relative_difference
@@ -41,7 +41,7 @@ def split_of(opened: OpenModel, inputs: dict[str, Tensor]) -> tuple[str, str, fl
         head = seen.q.shape[1] - 1
         source = pattern.PatternSource(seen.q, seen.k, seen.logsumexp, seen.scores).only(head)
         try:
-            scores = HeadScores(stream, Head(site, head), call.k.shape[1] - 1, source)
+            scores = SplitScores(stream, Head(site, head), call.k.shape[1] - 1, source)
             errors = [_error(scores, row) for row in {0, scores.n_query // 2, scores.n_query - 1}]
         except HeadscopeError as error:
             refused.append(str(error).partition("\n")[0])
@@ -69,7 +69,7 @@ def edges_of(opened: OpenModel, inputs: dict[str, Tensor]) -> float | None:
     return relative_difference(whole, states[0].logits)
 
 
-def _error(scores: HeadScores, query: int) -> float:
+def _error(scores: SplitScores, query: int) -> float:
     """The larger error of one row: of the pairs' sums against the scores, and of the pattern rebuilt from writers.
 
     Both are measured in units of what float32 rounds, where that is more than the tolerance.

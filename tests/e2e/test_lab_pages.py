@@ -84,7 +84,7 @@ def test_a_painted_cell_is_learned_at_once_by_mouse_and_by_keyboard(show: Show):
     assert float(page.locator("[data-hit='2']").inner_text()) == pytest.approx(crafted.heads[2].hit, abs=0.006)
     page.get_by_role("button", name="Look").click()
     page.get_by_role("listbox", name="Words").get_by_role("option", name="late").click()
-    expect(pattern).to_have_attribute("aria-label", re.compile("late reads road"))
+    expect(pattern).to_have_attribute("aria-label", re.compile("late attends to road"))
     page.get_by_role("button", name="Paint").click()
     pattern.focus()
     for key in ["ArrowUp"] * 10 + ["ArrowLeft"] * 10 + ["ArrowDown", "Space"]:
@@ -142,10 +142,12 @@ def test_shares_that_do_not_add_up_to_one_are_refused_and_the_last_heads_stay(sh
     line.fill("it > horse .8, it > road .4")
     line.press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("antecedent: the row of 'it' (8) adds up to 1.2")
-    expect(page.locator("[data-wanted='2']")).to_contain_text("it should read horse 1; reads")
+    expect(page.locator("[data-wanted='2']")).to_contain_text("it should attend to horse 1; attends to")
     line.fill("it > horse 80%, it > road")
     line.press("Enter")
-    expect(page.locator("[data-wanted='2']")).to_contain_text("it should read horse .80 + road .20 = 1; reads .")
+    expect(page.locator("[data-wanted='2']")).to_contain_text(
+        "it should attend to horse .80 + road .20 = 1; attends to ."
+    )
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
@@ -166,7 +168,7 @@ def test_a_sentence_that_cannot_be_used_leaves_the_last_picture(show: Show):
     trained(page)
     expect(page.get_by_role("alert")).to_have_count(0)
     expect(page.get_by_role("application", name="Pronoun to antecedent")).to_have_attribute(
-        "aria-label", re.compile("it reads donkey")
+        "aria-label", re.compile("it attends to donkey")
     )
 
 

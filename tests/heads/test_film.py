@@ -204,7 +204,7 @@ def test_a_file_that_is_no_film_is_refused(
 ) -> None:
     save_file(arrays, tmp_path / "f.safetensors", metadata=about)
     with pytest.raises(
-        InputError, match=r"f\.safetensors is damaged, or is of another format .*; record the film again"
+        InputError, match=r"f\.safetensors is damaged or in a different format .*; record the film again"
     ):
         Film.load(tmp_path / "f.safetensors")
 

@@ -2621,7 +2621,7 @@ export interface components {
             recipe: string;
             /**
              * Resting
-             * @description heads whose only role is to rest on the first token
+             * @description heads whose only role is attending to the first token
              * @default 0
              */
             resting: number;

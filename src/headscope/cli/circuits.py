@@ -22,10 +22,10 @@ def composition(
     model: ModelArgument = None,
     named: Model = None,
     through: Annotated[Through, typer.Option(help="The input of the later head.")] = "k",
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many pairs to print.")] = 20,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Number of pairs to print.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Which heads read what earlier heads write, from the weights: composition scores of all pairs.
+    """Print which heads read what earlier heads write: composition scores of all pairs, from the weights.
 
     Example: headscope composition gpt2 --through k --count 10
     """

@@ -27,4 +27,4 @@ def _start(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """A microscope for attention heads. With no command: open it on the embedded model."""
+    """A microscope for attention heads. Without a command: open it on the built-in model."""

@@ -41,16 +41,18 @@ LINE_EVERY = 10.0  # seconds between two lines of progress where there is no ter
 def heads(
     model: ModelArgument = None,
     named: Model = None,
-    inputs: Annotated[int, typer.Option(help="Inputs per probe; more inputs, narrower intervals.")] = 32,
-    role: Annotated[list[str] | None, typer.Option(help="Test this role only; may be repeated.")] = None,
+    inputs: Annotated[int, typer.Option(help="Test inputs per role; more inputs give narrower intervals.")] = 32,
+    role: Annotated[list[str] | None, typer.Option(help="Test only this role. Can be repeated.")] = None,
     question: Classes = None,
     texts: Annotated[list[str] | None, typer.Option("--texts", "-t", help="Texts to measure --class on.")] = None,
     papers: Annotated[bool, typer.Option("--papers", help="Compare with published claims about this model.")] = False,
-    report: Annotated[Path | None, typer.Option(help="Read this earlier --json report instead of testing.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Read this earlier --json report instead of running tests.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed gives the same inputs.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Test every head for its roles: those that pass, with evidence, and how many heads have none.
+    """Test every head for known roles (induction, previous token, …) and list those that pass, with evidence.
 
     Your own questions (--class) are tested alone, unless --role names others too. Ctrl-C prints what is done.
 
@@ -156,7 +158,7 @@ def _refuse_unused(asked: Sequence[str], path: Path, model: str) -> None:
 
     if asked:
         raise InputError(
-            f"{path} is a finished test of {model}, and nothing else is tested with it; leave out "
+            f"{path} is a finished report on {model}, so {' and '.join(asked)} would have no effect; leave out "
             f"{' and '.join(asked)}, or leave out --report"
         )
 

@@ -26,7 +26,7 @@ def card(
     names: Annotated[list[str] | None, typer.Argument(help="Built-in names, config.json files or folders.")] = None,
     d_model: Annotated[int | None, typer.Option(help="Count a model of this width (with --heads).")] = None,
     heads: Annotated[int | None, typer.Option(help="Number of heads of that model.")] = None,
-    kv_heads: Annotated[int | None, typer.Option(help="Number of its KV heads; as many as heads if none.")] = None,
+    kv_heads: Annotated[int | None, typer.Option(help="Number of its KV heads [default: the number of heads].")] = None,
     length: Annotated[int | None, typer.Option(help="Count the KV cache at this many tokens.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -53,16 +53,18 @@ def card(
 
 @app.command()
 def learn(
-    which: Annotated[str | None, typer.Argument(help="A lesson's number or name; the list of lessons if none.")] = None,
+    which: Annotated[
+        str | None, typer.Argument(help="A lesson's number or name [default: print the list of lessons].")
+    ] = None,
     question: Annotated[int, typer.Option(help="The number of the question that --answer answers.")] = 1,
     answer: Annotated[str | None, typer.Option(help="Your answer: a letter, or a number.")] = None,
     attempt: Annotated[int, typer.Option(help="Which attempt this is: a wrong first one gets a hint.")] = 1,
     code: Annotated[
-        bool, typer.Option("--code", help="Only the block to change and run, for a file of yours.")
+        bool, typer.Option("--code", help="Print only the lesson's editable code, so you can save it to a file.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Short lessons that run their code, each with a block to change and with questions.
+    """Print a short lesson: it runs its code, and has code to change and questions.
 
     Example: headscope learn 3, then headscope learn 3 --answer b
     """
@@ -95,11 +97,11 @@ def learn(
 
 @app.command()
 def worksheet(
-    seed: Annotated[int, typer.Option(help="Each seed draws other numbers.")] = 0,
-    solved: Annotated[bool, typer.Option("--solved", help="With the answers and how they come about.")] = False,
+    seed: Annotated[int, typer.Option(help="Each seed gives other numbers.")] = 0,
+    solved: Annotated[bool, typer.Option("--solved", help="Also print the answers and how to get them.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Six tasks on attention for paper, in Markdown, with fresh numbers from a seed.
+    """Print six tasks on attention for paper, in Markdown, with new numbers for each seed.
 
     Example: headscope worksheet --seed 7 --solved
     """
@@ -111,7 +113,7 @@ def worksheet(
 
 @app.command()
 def exercise(
-    path: Annotated[Path, typer.Argument(help="Your file; it is written if it is not there, checked if it is.")] = Path(
+    path: Annotated[Path, typer.Argument(help="Your file: created if it does not exist, checked if it does.")] = Path(
         "attention_exercise.py"
     ),
     as_json: AsJson = False,
@@ -143,7 +145,7 @@ def exercise(
 
 @app.command()
 def train(
-    text: Annotated[list[Path], typer.Option("--text", "-t", help="A text file to train on; may be repeated.")],
+    text: Annotated[list[Path], typer.Option("--text", "-t", help="A text file to train on. Can be repeated.")],
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The folder of the run; a stopped run resumes there.")
     ] = Path("runs/model"),
@@ -151,7 +153,7 @@ def train(
     d_model: Annotated[int, typer.Option(help="Width of the model.")] = 128,
     layers: Annotated[int, typer.Option(help="Layers.")] = 4,
     context: Annotated[int, typer.Option(help="Context length in tokens.")] = 256,
-    steps: Annotated[int, typer.Option(help="Steps of training.")] = 1500,
+    steps: Annotated[int, typer.Option(help="Training steps.")] = 1500,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed trains the same model.")] = 0,
 ) -> None:
     """Train a small GPT on your own text, and record a film of its heads.
@@ -172,10 +174,12 @@ def train(
 
 @app.command()
 def explain(
-    kind: Annotated[str | None, typer.Argument(help="The kind of error, as in ShapeError; all kinds if none.")] = None,
+    kind: Annotated[
+        str | None, typer.Argument(help="The kind of error, for example ShapeError [default: list all kinds].")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain a kind of error and the usual ways out, with examples.
+    """Explain a kind of error and how to fix it, with examples.
 
     Example: headscope explain ShapeError
     """
@@ -211,7 +215,7 @@ def _lesson_page(lesson: Lesson) -> RenderableType:
         own = f"headscope learn {lesson.number} --code > try.py"
         attempt += [
             f"```python\n{shown['block']['code']}```",
-            f"`{own}` writes it to a file of yours; `python try.py` runs it.",
+            f"`{own}` writes it to a file; `python try.py` runs it.",
         ]
     return Markdown("\n\n".join([*text, shown["computed"], *attempt, *asked]))
 

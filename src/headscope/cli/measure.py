@@ -29,18 +29,25 @@ if TYPE_CHECKING:
 
 @app.command()
 def scan(
-    corpus: Annotated[list[str], typer.Option("--corpus", "-c", help="Text, JSONL, Parquet, a folder, a glob, or -.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The census folder; an interrupted scan resumes there.")],
+    corpus: Annotated[
+        list[str],
+        typer.Option("--corpus", "-c", help="Text, JSONL or Parquet file, folder, glob, or - for standard input."),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The folder for the scan results; an interrupted scan resumes there.")
+    ],
     model: ModelArgument = None,
     named: Model = None,
-    context: Annotated[int | None, typer.Option(help="Tokens per row; up to 1,024 unless given.")] = None,
+    context: Annotated[
+        int | None, typer.Option(help="Tokens per row [default: the model's context, at most 1,024].")
+    ] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Stop after about this many tokens.")] = None,
     workers: Annotated[int, typer.Option(help="Number of processes.")] = 1,
     ray: Annotated[str | None, typer.Option(help="A Ray address, or local.")] = None,
     question: Classes = None,
     as_json: AsJson = False,
 ) -> None:
-    """Scan a corpus: every head and question over all of its tokens, resumable.
+    """Scan a corpus: measure every head and question over all of its tokens. You can stop and resume it.
 
     Example: headscope scan --corpus "books/*.txt" --out census --class "digits=[0-9]+"
     """
@@ -65,12 +72,12 @@ def scan(
 
 @app.command()
 def compare(
-    before: Annotated[Path, typer.Argument(help="The folder of a census.")],
-    after: Annotated[Path, typer.Argument(help="The folder of another one.")],
-    count: Annotated[int, typer.Option("--count", "-n", help="How many changes to print.")] = 20,
+    before: Annotated[Path, typer.Argument(help="The folder of one scan.")],
+    after: Annotated[Path, typer.Argument(help="The folder of another scan.")],
+    count: Annotated[int, typer.Option("--count", "-n", help="Number of changes to print.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two censuses: which heads changed most.
+    """Compare the results of two scans: which heads changed most.
 
     Example: headscope compare census/english census/code
     """
@@ -89,7 +96,7 @@ def check(
     named: Model = None,
     as_json: AsJson = False,
 ) -> None:
-    """Open a model and print its self-check in full: sites, logits, head parts, an edit.
+    """Open a model and print its whole self-check: sites, logits, head contributions, an edit.
 
     Example: headscope check gpt2
     """
@@ -129,7 +136,7 @@ def _comparison_table(comparison: Comparison, count: int) -> Table:
 
     table = Table("head", "question", *comparison.names, "change", "95 %", box=None)
     for change in comparison.changes[:count]:
-        interval = f"[{change.low:+.3f}, {change.high:+.3f}]" + ("" if change.clear else "  not clear of zero")
+        interval = f"[{change.low:+.3f}, {change.high:+.3f}]" + ("" if change.clear else "  no clear change")
         values = (f"{change.before:.3f}", f"{change.after:.3f}", f"{change.difference:+.3f}")
         table.add_row(str(change.head), change.question, *values, interval)
     return table

@@ -17,19 +17,16 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: boxes cost a hundred milliseconds of imports
 )
 
-Model = Annotated[
-    str | None, typer.Option("--model", "-m", help="A hub name, a folder or a GGUF file; the embedded model if none.")
-]
-ModelArgument = Annotated[
-    str | None, typer.Argument(help="A hub name, a folder or a GGUF file; the embedded model if none.")
-]
+MODEL_HELP = "Hugging Face model name, local folder or GGUF file [default: the built-in model]."
+Model = Annotated[str | None, typer.Option("--model", "-m", help=MODEL_HELP)]
+ModelArgument = Annotated[str | None, typer.Argument(help=MODEL_HELP)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 Classes = Annotated[
     list[str] | None,
-    typer.Option("--class", help="NAME=REGEX: attention to matching tokens; NAME=A=>B: from tokens A to tokens B."),
+    typer.Option("--class", help="NAME=REGEX: attention to matching tokens. NAME=A=>B: from tokens A to tokens B."),
 ]
 LARGEST_SEED = 2**32 - 1
-Heads = Annotated[list[str], typer.Option("--head", "-h", help="A head, as in 3.5; may be repeated.")]
+Heads = Annotated[list[str], typer.Option("--head", "-h", help="A head, for example 3.5. Can be repeated.")]
 
 
 def one_model(model: str | None, named: str | None) -> str | None:

@@ -31,8 +31,8 @@ class NativeModel(RecordedModel):
         modules = {path: part for path, part in model.named_modules() if isinstance(part, MultiHeadAttention)}
         if not modules:
             raise ModelError(
-                f"{type(model).__name__} is neither a transformers model nor built on headscope's MultiHeadAttention; "
-                "say what it is called with, as in load(module, inputs=x), and its attention is found while it runs"
+                f"{type(model).__name__} is not a transformers model and does not use headscope's MultiHeadAttention; "
+                "pass example inputs, load(module, inputs=x), and its attention is found while it runs"
             )
         self._table = input_embedding(model)
         vocabulary = getattr(self._table, "num_embeddings", None)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
 import io
 import json
 import re
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -71,10 +73,15 @@ class Census:
         path = Path(folder)
         files = read_census(path)
         with parsing(f"the census in {path}", "scan again into another folder"):
-            recipe = Recipe.from_json(files["recipe.json"].decode("utf-8"))
+            recipe, digests = Recipe.from_json(files["recipe.json"].decode("utf-8")).without_digests()
             census = cls(Tally.from_bytes(files["tally.safetensors"]), recipe)
             census._examples = pq.read_table(pa.BufferReader(files["examples.parquet"])).cast(_EXAMPLE_SCHEMA)
             repr(census), census.title  # what its pages begin with
+        for name, digest in (digests or {}).items():
+            if hashlib.sha256(files[name]).hexdigest() != digest:
+                raise InputError(f"{name} in {path} is not what the scan wrote (its SHA-256 differs); scan again")
+        if digests is None and path.is_dir():  # an archive has checksums of its own
+            warnings.warn(f"{path} was written without digests of its data: not verified", stacklevel=2)
         return census
 
     @property
@@ -151,11 +158,12 @@ class Census:
     def files(self) -> dict[str, bytes]:
         """The files of this census's folder, in the order of writing: with the last one, the census is complete."""
 
+        data = {"tally.safetensors": self.tally.to_bytes(), "examples.parquet": _parquet(self.examples())}
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in data.items()}
         return {
-            "tally.safetensors": self.tally.to_bytes(),
-            "examples.parquet": _parquet(self.examples()),
+            **data,
             "report.html": census_page(self).encode(),
-            "recipe.json": self.recipe.to_json().encode(),
+            "recipe.json": self.recipe.with_digests(digests).to_json().encode(),
             "census.parquet": _parquet(self.to_arrow()),
         }
 

@@ -238,6 +238,16 @@ class Recipe:
         """A copy of the recipe with the result of its scan."""
         return Recipe({**self.data, "result": result})
 
+    def with_digests(self, digests: dict[str, str]) -> Recipe:
+        """A copy of the recipe with the SHA-256 of the files that hold the census's numbers."""
+        return self.with_result(**self.data.get("result", {}), data_sha256=digests)
+
+    def without_digests(self) -> tuple[Recipe, dict[str, str] | None]:
+        """The recipe as it was before ``with_digests``, and the digests; None in censuses that had none."""
+        result = dict(self.data.get("result", {}))
+        digests = result.pop("data_sha256", None)
+        return (self if digests is None else self.with_result(**result)), digests
+
     def differences(self, other: Recipe) -> list[str]:
         """The entries that differ, as in ``context: 128 there, 256 here``. Results are not compared."""
         mine, theirs = (dict(_flat({k: v for k, v in r.data.items() if k != "result"})) for r in (self, other))

@@ -104,7 +104,7 @@ def test_a_name_that_cannot_be_one_is_an_error_in_words(client, field, name):
 
 def test_a_census_has_no_head_of_five_thousand_digits(client):
     told = client.get("/api/censuses/1/head", params={"head": f"0.{DIGITS}", "question": "previous"})
-    assert (told.status_code, "is not the name of a head" in told.json()["message"]) == (422, True)
+    assert (told.status_code, "is not a head name" in told.json()["message"]) == (422, True)
 
 
 @pytest.mark.parametrize("arrow", [f"b > a {DIGITS}", f"b@{DIGITS} > a", "b > a 1000%"])

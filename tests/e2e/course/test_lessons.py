@@ -210,7 +210,7 @@ def test_a_touched_symbol_lights_its_numbers_until_escape(read: Open):
     page = read(0)
     assert page.locator("math").first.evaluate("each => each.namespaceURI") == "http://www.w3.org/1998/Math/MathML"
     page.locator("[data-sym=k]").first.press("Enter")
-    expect(page.get_by_text("k, the keys: what each word offers to be found by.").first).to_be_visible()
+    expect(page.get_by_text("k, the keys: what each word is found by.").first).to_be_visible()
     lit = page.locator("[data-s=k].lit")
     assert lit.count() >= 8
     assert page.locator("[data-s=q].lit").count() == 0

@@ -32,7 +32,7 @@ def test_an_example_that_this_model_does_not_show_says_so(browser: Browser) -> N
     with headscope.load(small_model(), word_tokenizer()) as small, served(Session(small)) as address:
         page.goto(f"{address}#microscope")
         page.get_by_label("Example").select_option("quotation")
-        expect(page.locator("[data-not-shown]")).to_contain_text("This model does not show what this example is about")
+        expect(page.locator("[data-not-shown]")).to_contain_text("This example does not work with this model")
         expect(page.locator("[data-not-shown]")).to_contain_text(re.compile("It does show|None of the other examples"))
         page.get_by_role("textbox", name="Sentence").fill("the old lamp on the landing")
         expect(page.locator("[data-not-shown]")).to_have_count(0)
@@ -58,7 +58,7 @@ def test_the_film_opens_at_its_beginning(visit: Visit) -> None:
 def test_without_places_a_repeated_word_is_not_told_apart(visit: Visit) -> None:
     page = visit("#four-heads")
     expect(page.get_by_text("Every row found")).to_have_count(4)
-    page.get_by_role("switch", name="knows places").click()
+    page.get_by_role("switch", name="knows positions").click()
     expect(page.locator("[data-places]")).to_contain_text("“the” look the same to every head")
     expect(page.locator("[data-missed='3']")).to_contain_text("look alike without positions")
     page.get_by_role("button", name="Edit sentence").click()
@@ -77,9 +77,9 @@ def test_a_sentence_of_ones_own_finds_targets_and_offers_to_paint_the_rest(visit
     page.keyboard.press("Enter")
     page.get_by_role("option", name="sleeps").click()
     verbs = page.get_by_role("application", name="Verb to subject")
-    expect(verbs).to_have_attribute("aria-label", re.compile("sleeps reads dog"))
+    expect(verbs).to_have_attribute("aria-label", re.compile("sleeps attends to dog"))
     idle = page.get_by_role("region", name="Head 3, Pronoun to antecedent")
-    expect(idle).to_contain_text("Nothing found for this head in this sentence")
+    expect(idle).to_contain_text("This head has no target in this sentence")
     idle.get_by_role("button", name="Paint what it should find").click()
     expect(page.get_by_role("button", name="Paint", exact=True)).to_have_attribute("aria-pressed", "true")
 
@@ -106,7 +106,7 @@ def test_by_hand_says_why_it_may_read_a_later_word(visit: Visit) -> None:
     page.keyboard.press("Enter")
     expect(term).to_have_attribute("aria-expanded", "true")
     note = page.locator(".term-note")
-    expect(note).to_contain_text("nothing that comes later")
+    expect(note).to_contain_text("not to what comes later")
     expect(note.get_by_role("img")).to_be_visible()
     page.locator("[data-term=encoder]").click()
     expect(note).to_have_count(1)

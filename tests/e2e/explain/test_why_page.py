@@ -112,5 +112,5 @@ def test_a_file_explains_the_arrows_of_its_trace_and_says_what_needs_the_program
     page.goto(f"file://{tmp_path}/look.html{at(head=head.name, token=last, why=f'{last}:{key}')}")
     expect(page.locator("[data-total]")).to_have_text(plain(look.why(head.name, last, key).total))
     page.get_by_role("button", name="the others", exact=True).click()
-    expect(page.get_by_text("This file holds the arrows of its trace.")).to_be_visible()
+    expect(page.get_by_text("This file has explanations only for the steps of its trace.")).to_be_visible()
     page.close()

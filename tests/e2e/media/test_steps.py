@@ -63,7 +63,7 @@ def test_a_word_shows_who_reads_it(page: Page, address: str, steps: StepLooks) -
     page.locator("[data-picture]").click(position={"x": 4, "y": 4})
     expect(page.locator("[data-selected]")).to_have_text("patch 0,0")
     page.mouse.move(4, 4)
-    expect(page.get_by_text("patch 0,0 reads words, not patches")).to_be_visible()
+    expect(page.get_by_text("patch 0,0 attends to words, not patches")).to_be_visible()
     fits(page, 390)
 
 

@@ -219,7 +219,7 @@ def test_a_head_that_is_not_there_is_named_with_those_that_are(llama: Scope, ids
         look.pattern("13.2")
     with pytest.raises(HeadNameError, match=r"1\.9: site 1 has heads 0–5"):
         look.pattern("1.9")
-    with pytest.raises(HeadNameError, match="'five' is not the name of a head"):
+    with pytest.raises(HeadNameError, match="'five' is not a head name"):
         look.pattern("five")
 
 

@@ -184,7 +184,7 @@ def test_each_sum_is_checked_on_its_own() -> None:
         (lambda a, b: [*b, *a], False, "in the other order"),
         (lambda a, b: [x + y for x, y in zip(a, b, strict=True)], False, "It has 8 numbers, not 4"),
         (lambda a, b: [*a, *b][:7], False, "you gave 7"),
-        (lambda a, b: [*a, 9, 9, 9, 9], False, "The second half is not what head 2 brings home"),
+        (lambda a, b: [*a, 9, 9, 9, 9], False, "The second half is not the output of head 2"),
     ],
 )
 def test_the_concatenation(written: Any, right: bool, says: str) -> None:

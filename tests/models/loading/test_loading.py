@@ -106,7 +106,7 @@ def test_a_family_without_the_interface_comes_in_by_its_functions_and_is_not_cha
 
 
 def test_a_module_without_attention_is_refused() -> None:
-    with pytest.raises(ModelError, match="Linear is neither a transformers model nor built on headscope's"):
+    with pytest.raises(ModelError, match="Linear is not a transformers model and does not use headscope's"):
         open_model(torch.nn.Linear(2, 2))
 
 

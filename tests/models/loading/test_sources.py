@@ -82,7 +82,7 @@ def test_a_folder_says_what_it_holds_instead_of_a_config(tmp_path: Path) -> None
     with pytest.raises(ModelError, match=r"holds its weights as a pickle \(a.pth\), which can run code"):
         _place(tmp_path, tmp_path, None)
     (tmp_path / "model.safetensors").write_bytes((2**26 + 1).to_bytes(8, "little"))
-    with pytest.raises(ModelError, match="lists more tensors"):
+    with pytest.raises(ModelError, match="has a header of"):
         _place(tmp_path, tmp_path, None)
 
 

@@ -49,7 +49,7 @@ class Opened:
             for site in sites
         )
         numbers = len(self.look.tokens) * (per_token + len(sites) * shape.d_model + (shape.vocabulary or 0))
-        recorded = 0 if self.look.explained is None else stream_bytes(self.look)
+        recorded = 0 if self.look.kept_pass is None else stream_bytes(self.look)
         return 4 * numbers + recorded + self.tiles.nbytes + sys.getsizeof(self.text)
 
 

@@ -22,9 +22,9 @@ from headscope.errors import InputError, ModelError
 from headscope.heads.edits.ablate import ablate
 from headscope.heads.edits.edit import Edits
 from headscope.heads.edits.path import Path
-from headscope.heads.explain.arrows import Explained, explained
 from headscope.heads.explain.score_parts import Reading
-from headscope.models.structure.carry import Route
+from headscope.heads.explain.why import Explained, explained
+from headscope.models.structure.carry import Route, source_device
 from headscope.models.structure.readers import carried_part, find_writer, has_own_norm, read_again, reader_inputs
 from headscope.models.structure.readers import value_of as stream_value
 from headscope.models.structure.recorded_pass import RecordedPass
@@ -211,7 +211,7 @@ def _direct(look: Look, found: Explained, head: Head, place: int, change: Tensor
     source, part = writer.sources[0]
     assert source.heads is not None
     assert part is not None
-    written = torch.zeros(source.shape)
+    written = torch.zeros(source.shape, device=source_device(source))
     written.view(-1, source.shape[-1])[place] = change.float() @ source.heads.weight[part].float()
     carried = Route(end).carry_all(source, written[None])
     assert carried is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from types import MethodType
 from typing import Any
 from weakref import WeakMethod
@@ -14,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.attention import pattern
+from headscope.attention.backends.fused.flash import interpreted
 from headscope.attention.backends.fused.layers import refuse_layer
 from headscope.attention.backends.waiting_layers import Ask, ObservedLayer, WaitingLayers
 from headscope.attention.engine import observe
@@ -27,8 +29,8 @@ from headscope.heads.edits.edit import Edits
 from headscope.heads.look.layer_cache import LayerCache
 from headscope.heads.questions.standard_answers import Answers, BatchAnswers, together
 from headscope.models.finite import PassCheck
-from headscope.models.modes import own_precision
-from headscope.models.protocol import ForwardPass, OpenModel, SiteObserver, SiteOutput
+from headscope.models.modes import device_of, own_precision
+from headscope.models.protocol import ForwardPass, OpenModel, Prepared, SiteObserver, SiteOutput
 from headscope.models.recording import note_logsumexp
 from headscope.models.weight_hash import change_count
 
@@ -84,18 +86,20 @@ class ActivationCache:
         self._changes: int | None = None
         """How often the weights had been changed when the text was read."""
 
-    def read(
-        self, questions: SiteQuestions, answers: BatchAnswers | None = None
-    ) -> Float[Tensor, "batch query vocabulary"]:
+    def read(self, questions: SiteQuestions, texts: Sequence[Prepared] = ()) -> Float[Tensor, "batch query vocabulary"]:
         """Run the pass; keep the logits, and q, k and z of each site while they fit.
 
         Statistics of a site are computed when one is asked for. On a GPU the sites of a short text wait: theirs, and
-        the mean ``answers``, are computed together. A site that does not fit is observed in the pass.
+        the mean answers for ``texts``, are computed together. A site that does not fit is observed in the pass.
         """
-        waiting = WaitingLayers([on_cpu(questions)], together=together(answers))
-        self.answer_by(answers, waiting, 0)
+        observer = partial(self.keep_site, questions=questions)
+        if device_of(self.model.model).type != "cpu" or interpreted():
+            answers = BatchAnswers.of(texts)
+            waiting = WaitingLayers([on_cpu(questions)], together=together(answers))
+            self.answer_by(answers, waiting, 0)
+            observer = partial(self._keep_or_wait, questions=questions, waiting=waiting)
         with self._keeping_states():
-            return self._run(lambda site, call: self._keep_or_wait(site, call, questions, waiting))
+            return self._run(observer)
 
     def answer_by(self, answers: BatchAnswers | None, waiting: WaitingLayers, text: int) -> None:
         """Take mean answers from those of all texts of a pass, in which this is the text of that number."""
@@ -127,7 +131,7 @@ class ActivationCache:
     def keep_site(self, site: str, call: Call, questions: SiteQuestions) -> Tensor:
         """Return z of one attention call under the edits, and keep what its heads are observed from."""
         self._reach(site, call)  # before the questions, which are about its positions
-        self._questions = weakly(questions)
+        self._questions = _weakly(questions)
         report_progress("reading the text", len(self.reached) - 1, len(self.model.shape.sites))
         scores, norms = self.edits.scores(site, call), call.v[0].float().norm(dim=-1)
         size = size_in_bytes(call.q, call.k) + call.q[..., 0].numel() * call.v.shape[-1] * call.v.element_size()
@@ -259,6 +263,10 @@ class ActivationCache:
         z = self.sites[site].rows.output if site in self.sites else self._z.get(site)
         return z if z is not None and z.numel() else None
 
+    def run(self) -> ForwardPass:
+        """Run the pass again; keep nothing."""
+        return self._pass(self.attend)
+
     def _run(self, observer: SiteObserver) -> Float[Tensor, "batch query vocabulary"]:
         """Run a whole pass; keep its logits and, if it fits, the end of its residual stream."""
         fits = self._residual is None and self.fits(self._size_of_state())
@@ -345,13 +353,13 @@ class ActivationCache:
 def on_cpu(questions: SiteQuestions) -> Ask:
     """Questions with labels on the CPU, for layers that wait: nothing waits for the GPU there.
 
-    A look's own method is held weakly: layers that wait belong to the look, and nothing is asked of one that is gone.
+    A look's own method is held _weakly: layers that wait belong to the look, and nothing is asked of one that is gone.
     """
-    held = weakly(questions)
+    held = _weakly(questions)
     return lambda site, sizes: held(site, sizes, torch.device("cpu"))
 
 
-def weakly(questions: SiteQuestions) -> SiteQuestions:
+def _weakly(questions: SiteQuestions) -> SiteQuestions:
     """Questions of a look that is not kept alive by what keeps them; none of one that is gone."""
     held = WeakMethod(questions) if isinstance(questions, MethodType) else lambda: questions
 

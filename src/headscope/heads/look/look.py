@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -20,10 +22,11 @@ from headscope.errors import HeadNameError, InputError
 from headscope.heads.edits.edit import BoundEdit, Edits
 from headscope.heads.look.activation_cache import ActivationCache, SiteActivations
 from headscope.heads.look.attribution import Contributions, LogitAttribution, contributions_at, split_logit
+from headscope.heads.look.logit_lens import logit_lens
 from headscope.heads.look.sampling import ClassPrediction, Prediction, class_predictions, strongest_predictions
 from headscope.heads.look.table import head_table
 from headscope.heads.questions.label_rules import LabelRule
-from headscope.heads.questions.standard_answers import BatchAnswers, StandardAnswers
+from headscope.heads.questions.standard_answers import StandardAnswers
 from headscope.heads.questions.standard_questions import Sides, VisibleKeys, answerable, are_words
 from headscope.models.inputs.media_positions import NOT_TEXT, grid_labels, numbered_labels
 from headscope.models.modes import own_precision
@@ -36,7 +39,7 @@ LARGEST_PATTERN = 2**26  # cells of dense patterns; larger ones are read in rect
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headscope.heads.explain.trace import Trace
+    from headscope.heads.explain.trace import TracedPrediction
     from headscope.heads.explain.why import Why
 
 
@@ -60,14 +63,15 @@ class Look:
         self.key = key
         self._answers = StandardAnswers()
         self._numbers: dict[tuple[int, bool, tuple[int, int] | None], tuple[Token, ...]] = {}
-        self._recorded: RecordedPass | None = None
+        self.kept_pass: RecordedPass | None = None
+        """The recorded pass, once something has been asked of it."""
         self.explained: Any = None
-        """The recorded residual stream, once a score or a prediction has been explained."""
+        """Heads whose scores have been split."""
         self.cache = ActivationCache(model, prepared.inputs, self.edits)
 
     def read(self) -> Look:
         """Run the model on this text."""
-        self.cache.read(self.questions, BatchAnswers.of([self.prepared]))
+        self.cache.read(self.questions, [self.prepared])
         self.edits.refuse_beyond(self.cache.reached)
         return self
 
@@ -241,11 +245,11 @@ class Look:
     def recorded(self) -> RecordedPass:
         """The text's pass as a graph of what was written into the residual stream; recorded on first use."""
         self.cache.refuse_changed_weights()
-        if self._recorded is None:
+        if self.kept_pass is None:
             observer = self.cache.attend if self.edits else None
             with self.edits.during():
-                self._recorded = RecordedPass(self.model, self.prepared.inputs, observer, until=self.sites)
-        return self._recorded
+                self.kept_pass = RecordedPass(self.model, self.prepared.inputs, observer, until=self.sites)
+        return self.kept_pass
 
     @own_precision()
     def residual(self, site: str | int) -> ResidualStream:
@@ -295,7 +299,7 @@ class Look:
         The score is relative to the row's mean over visible keys, to the key ``minus``, or with ``minus="others"`` to
         the other keys weighted by the pattern.
         """
-        from headscope.heads.explain.arrows import why
+        from headscope.heads.explain.why import why
 
         return why(self, head, query, key, minus)
 
@@ -304,14 +308,14 @@ class Look:
         self, head: HeadName, query: int | str = -1, keys: Sequence[int] | None = None, minus: int | str | None = None
     ) -> list[Why]:
         """Split the scores of several keys of one row at once; all visible ones unless some are given."""
-        from headscope.heads.explain.arrows import why_row
+        from headscope.heads.explain.why import why_row
 
         return why_row(self, head, query, keys, minus)
 
     @own_precision()
     def trace(
         self, token: str | int, minus: str | int | None = None, position: int | str = -1, floor: float = 0.03
-    ) -> Trace:
+    ) -> TracedPrediction:
         """Trace a prediction back to tokens: heads, what they read, why they looked there, and who wrote it.
 
         Parts whose share of the prediction is below ``floor`` are left out, and counted.
@@ -334,13 +338,28 @@ class Look:
         if isinstance(position, str):
             found = [i for i, token in enumerate(self.written) if position in (token.text, token.text.strip())]
             if len(found) != 1:
-                where = f"at positions {found}; give one of them" if found else "nowhere in this text"
-                raise InputError(f"the token {position!r} stands {where}")
+                where = f"occurs at positions {found}; give one of them" if found else "does not occur in this text"
+                raise InputError(f"the token {position!r} {where}")
             return found[0]
         length = len(self.written)
         if not -length <= position < length:
             raise InputError(f"position {position}: this text has {length} tokens, 0–{length - 1}")
         return position % length
+
+    def span(self, text: str) -> range:
+        """The positions of a passage that occurs once in this text, for ``hide``."""
+        ends = list(accumulate(len(token.text) for token in self.tokens))
+        whole = "".join(token.text for token in self.tokens)
+        if not text or whole.count(text) != 1:
+            where = f"occurs {whole.count(text)} times" if text else "is empty"
+            raise InputError(f"{text!r} {where} in this text; give a passage that occurs once")
+        start = whole.index(text)
+        return range(bisect_right(ends, start), bisect_left(ends, start + len(text)) + 1)
+
+    def logit_lens(self, position: int | str = -1, count: int = 1) -> dict[str, list[Prediction]]:
+        """The likeliest tokens if the stream before each layer, and after the last, were the end of the stream."""
+        self._needs_predictions()
+        return logit_lens(self, self.position(position), count)
 
     def token_id(self, token: str | int) -> int:
         """The id of a token given as text (with its leading space, where it has one) or as an id."""
@@ -367,13 +386,10 @@ class Look:
 
     def _has_length(self, site: str, axis: int, length: int) -> bool:
         """Whether a site has this many positions: pooled keys, windows and added positions have others."""
-        return site not in self.cache.reached or self._lengths(site)[axis] == length
-
-    def _lengths(self, site: str) -> tuple[int, int]:
-        return self.cache.reached[site]
+        return site not in self.cache.reached or self.cache.reached[site][axis] == length
 
     def _check_size(self, what: str, n_heads: int, site: str) -> None:
-        n_query, n_key = self._lengths(site)
+        n_query, n_key = self.cache.reached[site]
         if n_heads * n_query * n_key > LARGEST_PATTERN:
             several = f"{n_heads}×" if n_heads > 1 else ""
             raise InputError(
@@ -384,7 +400,7 @@ class Look:
     def _numbered(self, site: str, axis: int) -> tuple[Token, ...]:
         windowed = site in self.n_windows
         grid = None if windowed else self.shape.sites[site].grid
-        key = (self._lengths(site)[axis], windowed, grid)
+        key = (self.cache.reached[site][axis], windowed, grid)
         if key not in self._numbers:  # one tuple for all sites: sides are known by identity
             names = grid_labels(grid, key[0]) or numbered_labels(key[0], windowed=windowed)
             self._numbers[key] = tuple(Token(NOT_TEXT, name) for name in names)

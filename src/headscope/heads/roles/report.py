@@ -157,8 +157,9 @@ class Report:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.model}: {len(self.named)} of {self.n_heads} heads have a role, {self.n_without} have none; "
-            f"{self.n_resting} do nothing but rest on the first token"
+            f"{self.model}: {len(self.named)} of {self.n_heads} heads pass a test for a role: "
+            f"{len(self.named) - self.n_resting} for something specific, {self.n_resting} only for attending to the "
+            f"first token; {self.n_without} pass none"
         ]
         if "stopped" in self.recipe:
             lines.append(f"  stopped {self.recipe['stopped']}: what follows is all that was done")

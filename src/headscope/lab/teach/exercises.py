@@ -144,7 +144,7 @@ class InventTwoHeads:
             )
         half = "first" if not _close(answer[: len(first)], first) else "second"
         return Remark(
-            about, False, f"The {half} half is not what head {1 + (half == 'second')} brings home. Check that sum."
+            about, False, f"The {half} half is not the output of head {1 + (half == 'second')}. Check that sum."
         )
 
     def _sum(self, index: int, card: Mapping[str, Number], answer: Sequence[Number], attempt: int) -> Remark:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from headscope.errors import ModelError
-from headscope.models.any_torch.axes import AxisKind, Layout
+from headscope.models.any_torch.axes import AxisKind, HeadAxes
 from headscope.models.any_torch.learning import NOT_TAKEN, LearnedSite, Learning, MatrixTake, Met
 from headscope.models.structure.weights import Heads, how_heads_reach
 from headscope.models.structure.weights import Layout as RowOrder
@@ -71,7 +71,7 @@ def _weight(model: nn.Module, site: LearnedSite, said: str) -> Any:
     return getattr(place, "weight", place)
 
 
-def _try(site: LearnedSite, layout: Layout, met: Met, hint: Hint | None) -> bool:
+def _try(site: LearnedSite, layout: HeadAxes, met: Met, hint: Hint | None) -> bool:
     """Whether the heads of this layout reach a matrix side by side; if so, note how."""
     lead, matrix = site.shape[:-2], met.matrix
     batch, n_heads = layout.to_heads(torch.empty(*lead, 1, 1), lead).shape[:2]
@@ -97,20 +97,20 @@ def _denied(site: LearnedSite, hint: Hint | None) -> bool:
     return hint is not None and (bool(site.why) or hint.n_heads not in (None, site.n_heads))
 
 
-def _cells(site: LearnedSite, layout: Layout, rows: RowOrder) -> Tensor:
+def _cells(site: LearnedSite, layout: HeadAxes, rows: RowOrder) -> Tensor:
     """Which cell of z is where, in rows of W_O's input that hold the heads side by side."""
     table = layout.to_heads(torch.arange(math.prod(site.shape)).view(site.shape), site.shape[:-2]).permute(0, 2, 1, 3)
     return (table if rows == "batch first" else table.transpose(0, 1)).flatten(2).flatten(0, 1)
 
 
-def _guess(shape: tuple[int, ...], n_heads: int | None) -> Layout | None:
+def _guess(shape: tuple[int, ...], n_heads: int | None) -> HeadAxes | None:
     """Batch and head as the leading axes; where the user says the number of heads, the axis that has it."""
     lead = shape[:-2]
     if n_heads is None:
-        return Layout(("batch", "head"), 1) if len(lead) == 2 else None
+        return HeadAxes(("batch", "head"), 1) if len(lead) == 2 else None
     kinds: list[AxisKind] = ["batch"] * len(lead)
     for axis in reversed(range(len(lead))):
         if lead[axis] % n_heads == 0:
             kinds[axis] = "head" if lead[axis] == n_heads else "batch head"
-            return Layout(tuple(kinds), n_heads if lead[axis] != n_heads else 1)
-    return Layout(tuple(kinds), 1) if n_heads == 1 else None
+            return HeadAxes(tuple(kinds), n_heads if lead[axis] != n_heads else 1)
+    return HeadAxes(tuple(kinds), 1) if n_heads == 1 else None

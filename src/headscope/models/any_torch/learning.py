@@ -16,14 +16,15 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from headscope.models.any_torch.axes import AxisKind, Layout
+from headscope.models.any_torch.axes import AxisKind, HeadAxes
 from headscope.models.any_torch.function_mode import AttentionMode, FoundCall, MatrixUse, OnMatrix, Visit
-from headscope.models.any_torch.matrices import Matrix, as_matrix
+from headscope.models.any_torch.matrices import MatrixProduct, as_matrix
 from headscope.models.any_torch.score_product import find_score_product, why_no_pattern
 from headscope.models.protocol import HeadSum
 from headscope.models.structure.carry import Route
-from headscope.models.structure.tape import ARRANGE, Node, Source, Tape
+from headscope.models.structure.tape import ARRANGE, Node, SourceNode, Tape
 from headscope.models.structure.weights import Layout as RowOrder
+from headscope.models.structure.weights import cell_numbers
 
 NOT_TAKEN = "no matrix takes its heads as they are: something acts on them first, or there is no W_O"
 SEVERAL_QUERIES = "one row of the next matrix reads several queries: this attends over channels, or reshapes its heads"
@@ -57,7 +58,7 @@ class LearnedSite:
     shape: tuple[int, ...]
     """Of z in the learning pass, ``[lead…, query, d]``."""
     eager: bool
-    layout: Layout | None = None
+    layout: HeadAxes | None = None
     takes: list[MatrixTake] = field(default_factory=list)
     product: int | None = None
     """Which of the products before the softmax is q·kᵀ, counted from the last."""
@@ -78,8 +79,8 @@ class Met:
     """A matrix that z has met first, perhaps gated or normed: which use of a matrix in the pass, and its input."""
 
     index: int
-    matrix: Matrix
-    z: Source
+    matrix: MatrixProduct
+    z: SourceNode
     x: Node
 
 
@@ -90,7 +91,7 @@ class Learning:
         self.tape = Tape(only_z=True)
         self.sites: dict[str, LearnedSite] = {}
         self.met: dict[str, list[Met]] = {}
-        self._z: dict[str, Source] = {}
+        self._z: dict[str, SourceNode] = {}
 
     def run(self, run: Callable[[], Any], passing: Passing, given: Iterable[Tensor]) -> None:
         for value in given:
@@ -132,8 +133,7 @@ def _take(site: LearnedSite, met: Met) -> None:
     route = Route(met.x)
     if any(op.name not in ARRANGE for op in route.ops):
         return
-    n_cells = met.z.shape.numel()
-    made = route.carry(met.z, torch.arange(1.0, n_cells + 1, dtype=torch.float64).view(met.z.shape))
+    made = route.carry(met.z, cell_numbers(met.z).view(met.z.shape))
     if made is None:  # something acted on it that is neither linear nor a norm
         return
     number = met.matrix.rows(made).long() - 1
@@ -158,7 +158,7 @@ def _take(site: LearnedSite, met: Met) -> None:
     site.takes.append(take)
 
 
-def _layout(cells: Int[Tensor, "row channel"], shape: tuple[int, ...]) -> Layout | None:
+def _layout(cells: Int[Tensor, "row channel"], shape: tuple[int, ...]) -> HeadAxes | None:
     """What each leading axis is: its coordinate moves along a row of W_O's input (head), down the rows (batch) or both.
 
     None where a row reads several queries, or a channel several numbers of a head.
@@ -183,7 +183,7 @@ def _layout(cells: Int[Tensor, "row channel"], shape: tuple[int, ...]) -> Layout
             kinds.append(kind)
         else:
             kinds.append("head" if along else "batch")
-    return Layout(tuple(kinds), heads)
+    return HeadAxes(tuple(kinds), heads)
 
 
 def _merged(at: Int[Tensor, "row channel"], size: int) -> tuple[AxisKind | None, int]:
@@ -197,7 +197,7 @@ def _merged(at: Int[Tensor, "row channel"], size: int) -> tuple[AxisKind | None,
     return ("head batch", heads) if not bool((at % batch != at[:, :1] % batch).any()) else (None, 1)
 
 
-def _head_order(layout: Layout, cells: Int[Tensor, " channel"], shape: tuple[int, ...]) -> Tensor | None:
+def _head_order(layout: HeadAxes, cells: Int[Tensor, " channel"], shape: tuple[int, ...]) -> Tensor | None:
     """Channels of one row in the order head, number; None unless all of them are there, each once."""
     lead, d = shape[:-2], shape[-1]
     count = int(torch.tensor(lead).prod()) if lead else 1

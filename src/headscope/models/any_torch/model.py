@@ -20,7 +20,7 @@ from headscope.models.any_torch.calls import as_call
 from headscope.models.any_torch.checks import check_sites, seeded
 from headscope.models.any_torch.compiled import Uncompiled, without_fast_path
 from headscope.models.any_torch.describe import Described, describe, items_mixed, notes_on, output_of, refusal
-from headscope.models.any_torch.function_mode import AttentionMode, FoundCall, MatrixUse, OnMatrix, Parts, Visit
+from headscope.models.any_torch.function_mode import AttentionMode, FoundCall, MatrixUse, ModelParts, OnMatrix, Visit
 from headscope.models.any_torch.gates import find_gated, read_hints
 from headscope.models.any_torch.learning import LearnedSite, Learning, MatrixTake
 from headscope.models.any_torch.matrices import as_matrix
@@ -68,7 +68,7 @@ class AnyTorchModel(RecordedModel):
         self._traced_inputs = {"input_ids", "attention_mask", *arguments.named()}
         self._closed = False
         self._uncompiled = Uncompiled(model)
-        self._parts = Parts.of(model)
+        self._parts = ModelParts.of(model)
         # Functions, not methods: a copy of the module would copy this model with them.
         enter, leave = (lambda module, args: self._enter(module)), (lambda module, *_: self._leave(module))
         for module in model.modules():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from headscope.models.protocol import OutputWeight, Prepared, SiteObserver, Site
 from headscope.models.recording import RecordedModel, Recording
 from headscope.models.selfcheck import own_logits, run_self_check
 from headscope.models.structure import sites
-from headscope.models.structure.trace import Trace, trace, tracing
+from headscope.models.structure.trace import TracedPass, trace, tracing
 from headscope.models.structure.unembedding import find_unembedding
 from headscope.models.structure.weights import OutputPath, find_output_paths, rows_by_head, weight_by_head
 from headscope.names import ModelShape
@@ -136,7 +136,7 @@ class HuggingFaceModel(RecordedModel):
         self._add_traced(self.probe, traced)
         self.self_check = run_self_check(self, self.probe, own_logits(self.model, self.probe, self.arguments))
 
-    def _add_traced(self, inputs: Mapping[str, Tensor], traced: Trace) -> None:
+    def _add_traced(self, inputs: Mapping[str, Tensor], traced: TracedPass) -> None:
         """Add the sites that this pass reached and no earlier one did. Names given before stay."""
         found = sites.find_sites(self.model, traced, inputs, self._names)
         outputs = zip(found.sites, find_output_paths(traced), strict=True)
@@ -152,7 +152,9 @@ class HuggingFaceModel(RecordedModel):
         self.shape = replace(self.shape, sites={**found.sites, **self.shape.sites})
         self.notes = sites.notes_on(self.model, traced, inputs, self._output_paths, self._site_paths)
 
-    def _first_that_runs(self, name: str, probes: Sequence[Mapping[str, Tensor]]) -> tuple[Mapping[str, Tensor], Trace]:
+    def _first_that_runs(
+        self, name: str, probes: Sequence[Mapping[str, Tensor]]
+    ) -> tuple[Mapping[str, Tensor], TracedPass]:
         """Trace the first inputs that the model accepts: families fail on wrong guesses with errors of any kind."""
         first: Exception | None = None
         for probe in probes:
@@ -198,7 +200,7 @@ class HuggingFaceModel(RecordedModel):
                 recording.waiting.append((str(recording.latest), attention.z))
             return attention.z
 
-        with super()._observed(recording, observer), tracing(on_call if recording.sites else None):
+        with super()._observed(recording, observer), tracing(on_call) if recording.sites else nullcontext():
             yield
 
     def _site_of(self, recording: Recording, call: Call) -> str | None:

@@ -49,7 +49,7 @@ def find_projection(model: Any, site: str, which: Which) -> Projection:
     reads = stream.sites[site]
     target, name = reads.made.get(which), f"{site}: W_{which.upper()} cannot be found"
     if target is None:
-        raise ModelError(f"{name}: no matrix computes it")
+        raise ModelError(f"{name}: no matrix computes it from the stream itself")
     held = Route(target) if which in reads.nodes else None
     ops = [op for op in (_made_from(target) if held is None else held.ops) if op.in_site]
     matrices = [op for op in ops if op.name in MATRIX and _constant(op) is not None]
@@ -59,8 +59,9 @@ def find_projection(model: Any, site: str, which: Which) -> Projection:
     own = [op for op in ops if op is matrices[-1] or (path and (op.path + ".").startswith(path + "."))]
     made = max(own, key=lambda op: op.order)
     weight = weight_and_bias(model.model.get_submodule(path), site)[0] if path else _constant(matrices[-1])
-    rows = _rows(target, made, held)
-    if weight is None or not all(map(len, rows)) or made.shape[-1] != weight.shape[-1]:
+    assert weight is not None, "of a product with a constant"
+    rows = _rows(target, made, held, weight)
+    if not all(map(len, rows)) or made.shape[-1] != weight.shape[-1]:
         raise ModelError(f"{name}: no matrix computes it")
     if any(len(row) != target.shape[-1] for row in rows):
         raise ModelError(
@@ -103,11 +104,10 @@ def _module_of(model: Any, path: str) -> str | None:
 
 
 @torch.enable_grad()
-def _rows(target: Node, made: Op, held: Route | None) -> list[Tensor]:
+def _rows(target: Node, made: Op, held: Route | None, weight: Tensor) -> list[Tensor]:
     """Which outputs of the matrix feed each head."""
-    like = next(slot.value for slot in made.slots if slot.value is not None) if made.name in MATRIX else None
     generator = torch.Generator().manual_seed(0)
-    trial = torch.rand(made.shape, generator=generator).add(1).to(like if like is not None else torch.zeros(()))
+    trial = torch.rand(made.shape, generator=generator).add(1).to(weight)
     trial.requires_grad_()
     states = held.carry(made, trial) if held is not None else recompute(target, {made: trial})
     if states is None:

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from headscope.errors import ModelError
 from headscope.models.protocol import SiteObserver
-from headscope.models.structure.carry import Route
+from headscope.models.structure.carry import Route, source_device
 from headscope.models.structure.readers import before_norm, carried_part, has_own_norm, probed, reader_inputs, value_of
 from headscope.models.structure.recorder import record_stream
-from headscope.models.structure.tape import SHAPE, Node, Op, Source
+from headscope.models.structure.tape import SHAPE, Node, Op, SourceNode
 from headscope.models.structure.unembedding import through_frozen_norm
 from headscope.models.structure.writers import RecordedStream, Writer, ancestors
 
@@ -86,7 +86,7 @@ class RecordedPass:
         sites = list(self.stream.sites)
         return sites[sites.index(site) + 1 :]
 
-    def _wrote(self, source: Source, site: str) -> bool:
+    def _wrote(self, source: SourceNode, site: str) -> bool:
         """Whether a site wrote this: its heads, or its output as a whole."""
         if source.heads is not None:
             return source.heads.site == site
@@ -101,12 +101,12 @@ class RecordedPass:
         found = [(path + ".", node) for path, node in self.stream.tape.reads]
         return [_unshaped(node) for path, node in found if path.startswith(inside) and not path.startswith(own)]
 
-    def _added(self, site: str, mine: Callable[[Source], bool]) -> Stream:
+    def _added(self, site: str, mine: Callable[[SourceNode], bool]) -> Stream:
         """What some sources have become where they first join something else that was written."""
         for end in self._ends():
             route = Route(end)
             wanted = {source for source in route.sources if mine(source)}
-            holds: dict[Node, set[Source]] = {source: {source} for source in route.sources}
+            holds: dict[Node, set[SourceNode]] = {source: {source} for source in route.sources}
             for op in route.ops if wanted else ():
                 held = holds[op] = set().union(*(holds.get(parent, set()) for parent in op.parents))
                 others = any(source.dynamic and source not in wanted for source in held)
@@ -135,7 +135,7 @@ def stream_factor(model: Any, site: str) -> float:
     mine = [each for each in route.sources if each.heads is not None and each.heads.site == site] if route else []
     if route is None or not mine:
         raise ModelError(f"{site}: {NO_END if route is None else NOT_ADDED}, so a logit cannot be split over its heads")
-    written = torch.randn(mine[0].shape, generator=torch.Generator().manual_seed(0))
+    written = torch.randn(mine[0].shape, generator=torch.Generator().manual_seed(0)).to(source_device(mine[0]))
     arrived = route.carry(mine[0], written)
     assert arrived is not None
     arrived = arrived.reshape(-1) if arrived.numel() == written.numel() else torch.zeros(written.numel())
@@ -158,9 +158,9 @@ def logit_direction(model: Any, residual: Tensor, tokens: Sequence[int]) -> Floa
 
 
 @torch.enable_grad()
-def reading_gradients(route: Route, read: Callable[[Tensor], Tensor]) -> dict[Source, Tensor]:
+def reading_gradients(route: Route, read: Callable[[Tensor], Tensor]) -> dict[SourceNode, Tensor]:
     """The gradient of a linear reading of the target with respect to every source."""
-    leaves = [torch.zeros(source.shape, dtype=torch.float32).requires_grad_() for source in route.sources]
+    leaves = [torch.zeros(each.shape, device=source_device(each)).requires_grad_() for each in route.sources]
     parts: dict[Node, Tensor] = dict(zip(route.sources, leaves, strict=True))
     made = route.carry_together(parts)
     gradients = torch.autograd.grad(read(made), leaves, allow_unused=True)
@@ -168,12 +168,13 @@ def reading_gradients(route: Route, read: Callable[[Tensor], Tensor]) -> dict[So
     return {source: gradient for source, gradient in pairs if gradient is not None}
 
 
-def writer_share(writer: Writer, gradients: dict[Source, Tensor]) -> float:
+@torch.no_grad()
+def writer_share(writer: Writer, gradients: dict[SourceNode, Tensor]) -> float:
     """What one writer gives to a reading."""
     return sum((_inner(source, part, gradients.get(source)) for source, part in writer.sources), 0.0)
 
 
-def _inner(source: Source, part: int | None, gradient: Tensor | None) -> float:
+def _inner(source: SourceNode, part: int | None, gradient: Tensor | None) -> float:
     """The share of a source, or of one head of it, or of its bias."""
     if gradient is None:
         return 0.0
@@ -189,7 +190,7 @@ def _inner(source: Source, part: int | None, gradient: Tensor | None) -> float:
     return float((x * rows).sum())
 
 
-def value_reading(writer: Writer, gradients: dict[Source, Tensor], position: int) -> Tensor:
+def value_reading(writer: Writer, gradients: dict[SourceNode, Tensor], position: int) -> Tensor:
     """How a reading depends on a head's z at one position."""
     source, part = writer.sources[0]
     assert source.heads is not None

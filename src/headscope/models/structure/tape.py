@@ -66,7 +66,7 @@ class HeadsOutput:
 
 
 @dataclass(eq=False, repr=False)
-class Source(Node):
+class SourceNode(Node):
     """A tensor that joins the stream as a whole; of a site with a known W_O, the heads' parts."""
 
     value: Tensor | None
@@ -180,7 +180,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """What matrices outside readers read of the stream, with their paths."""
         self.call = ""
         """The site that attended last."""
-        self._sources: dict[int, list[weakref.ref[Source]]] = {}
+        self._sources: dict[int, list[weakref.ref[SourceNode]]] = {}
 
     @property
     def path(self) -> str:
@@ -198,13 +198,13 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Mark a tensor that starts something new: z, or W_O's output with its heads."""
         node = None
         if heads is not None:
-            node = Source(value.shape, self.path, False, True, None, op, self.order, self.call, heads=heads)
+            node = SourceNode(value.shape, self.path, False, True, None, op, self.order, self.call, heads=heads)
         value._headscope = Mark(node, node is not None, True, op, self.path, False, self.order)  # type: ignore[attr-defined]
 
-    def mark_z(self, value: Tensor, call: str) -> Source:
+    def mark_z(self, value: Tensor, call: str) -> SourceNode:
         """Mark z of an attention call, so that it is carried to its W_O."""
         where = (value.shape, self.path, False, True)
-        node = Source(*where, value, "attention", self.order, self.call, z=frozenset((call,)))
+        node = SourceNode(*where, value, "attention", self.order, self.call, z=frozenset((call,)))
         value._headscope = Mark(node, True, True, "attention", self.path, False, self.order)  # type: ignore[attr-defined]
         return node
 
@@ -367,7 +367,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
             node = self._source(arg, mark, node)
         return Slot(node, None, True, arg.shape)
 
-    def _source(self, value: Tensor, mark: Mark | None, origin: Node | None) -> Source:
+    def _source(self, value: Tensor, mark: Mark | None, origin: Node | None) -> SourceNode:
         """Wrap a tensor that joins the stream; the same tensor gives the same source while anything holds it."""
         held = self._sources.setdefault(_memory(value), [])
         held[:] = [ref for ref in held if ref() is not None]
@@ -378,7 +378,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if mark is None:
             mark = Mark(None, False, False, "parameter", self.path, self.in_site, self.order)
         where = (value.shape, mark.path, mark.in_site, mark.dynamic)
-        made = Source(*where, value, mark.op, mark.born, self.call, mark.expert, origin=origin)
+        made = SourceNode(*where, value, mark.op, mark.born, self.call, mark.expert, origin=origin)
         held.append(weakref.ref(made))
         return made
 
@@ -421,7 +421,7 @@ def _affine(name: str, func: Any, slots: tuple[Any, ...], tape: Tape) -> tuple[A
         return func, slots
     carried = isinstance(slots[0], Slot) and slots[0].carried
     number = torch.tensor(float(slots[1]))
-    source = Source(number.shape, tape.path, tape.in_site, False, number, "number", tape.order) if carried else None
+    source = SourceNode(number.shape, tape.path, tape.in_site, False, number, "number", tape.order) if carried else None
     slot = Slot(source, None if carried else number, carried, number.shape)
     tensors = getattr(torch.ops.aten, name).Tensor
     return lambda one, other, alpha=1: tensors(one, other, alpha=alpha), (slots[0], slot, *slots[2:])

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from headscope.errors import ModelError
 from headscope.models.protocol import Unembedding
-from headscope.models.structure.trace import LeafCall, Trace, is_matrix
+from headscope.models.structure.trace import LeafCall, TracedPass, is_matrix
 from headscope.models.structure.weights import weight_and_bias
 
 NO_NORM = "no norm stands before W_U"
@@ -44,7 +44,7 @@ class UnembeddingPath:
         return Unembedding(self.norm, scaled, bias, self.note, caps=CAPPED in self.note)
 
 
-def find_unembedding(model: nn.Module, traced: Trace, logits: Tensor | None) -> UnembeddingPath:
+def find_unembedding(model: nn.Module, traced: TracedPass, logits: Tensor | None) -> UnembeddingPath:
     """Follow W_U's input back to the final norm, and the norm's input back to the residual stream."""
     matrix = _output_matrix(model)
     used = next((leaf for leaf in reversed(traced.leaves) if leaf.module is matrix), None)
@@ -88,7 +88,7 @@ def _output_matrix(model: nn.Module) -> nn.Module | None:
     return found if isinstance(found, nn.Module) else None
 
 
-def _norm_before(used: LeafCall, traced: Trace) -> tuple[LeafCall | None, float]:
+def _norm_before(used: LeafCall, traced: TracedPass) -> tuple[LeafCall | None, float]:
     """The leaf whose output is W_U's input, itself or multiplied by one number (T5 divides by √d_model)."""
     for leaf in reversed(traced.leaves):
         unchanged = leaf.output.data_ptr() == leaf.input.data_ptr()
@@ -132,7 +132,7 @@ def _bends(a: Tensor, b: Tensor, eps: float) -> bool:
     return abs(above) < (1 - eps) * abs(below)
 
 
-def _is_residual(state: Tensor, traced: Trace) -> bool:
+def _is_residual(state: Tensor, traced: TracedPass) -> bool:
     return any(
         block.shape == state.shape and (block.data_ptr() == state.data_ptr() or torch.equal(block, state))
         for block in traced.blocks

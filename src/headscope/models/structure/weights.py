@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from headscope.errors import ModelError
 from headscope.models.protocol import HeadSum, OutputWeight
 from headscope.models.structure.carry import Route, recompute
-from headscope.models.structure.tape import ARRANGE, Node, Source
-from headscope.models.structure.trace import Trace, is_matrix
+from headscope.models.structure.tape import ARRANGE, Node, SourceNode
+from headscope.models.structure.trace import TracedPass, is_matrix
 
 Layout = Literal["batch first", "query first", "other"]
 
@@ -40,7 +40,7 @@ class OutputPath:
     """Whether W_O's input is z itself, so that z alone determines it."""
 
 
-def find_output_paths(traced: Trace) -> list[OutputPath]:
+def find_output_paths(traced: TracedPass) -> list[OutputPath]:
     """Where z goes, for each attention call of the trace. Later calls of a module go where its first one went."""
     found: dict[str, OutputPath] = {}
     paths = []
@@ -52,7 +52,7 @@ def find_output_paths(traced: Trace) -> list[OutputPath]:
     return [replace(path, post_norm=norms.get(path.matrix or "")) for path in paths]
 
 
-def _post_norms(matrices: set[str], traced: Trace) -> dict[str, str]:
+def _post_norms(matrices: set[str], traced: TracedPass) -> dict[str, str]:
     """For each W_O, the leaf that took its output and changed it without being a matrix: a norm after attention."""
     made = {leaf.output.data_ptr(): leaf.path for leaf in traced.leaves if leaf.path in matrices}
     found: dict[str, str] = {}
@@ -78,13 +78,13 @@ class Heads(NamedTuple):
     """Brings the input of W_O to channels last."""
 
 
-def _output_path(matrix: str, z: Source, x: Node) -> OutputPath | None:
+def _output_path(matrix: str, z: SourceNode, x: Node) -> OutputPath | None:
     """How W_O's input ``x`` comes from z ``[batch, query, head, d_value]``; None where it is not by head at all."""
     how = how_heads_reach(z, x, Heads(tuple(z.shape)))
     return None if how is None else OutputPath(matrix, *how, direct=how[0] == "exact" and how[2] == "batch first")
 
 
-def how_heads_reach(z: Source, x: Node, heads: Heads) -> tuple[HeadSum, str, Layout] | None:
+def how_heads_reach(z: SourceNode, x: Node, heads: Heads) -> tuple[HeadSum, str, Layout] | None:
     """How the input of W_O comes from z, the reason, and the order of its rows; None where not by head at all."""
     batch, n_query, n_heads, d_value = heads.shape
     size = heads.channels_last(torch.empty(x.shape, device="meta")).shape
@@ -106,18 +106,17 @@ def how_heads_reach(z: Source, x: Node, heads: Heads) -> tuple[HeadSum, str, Lay
     return ("head-local", LOCAL, layout) if local else ("mixed", MIXED, layout)
 
 
-def _rows(z: Source, x: Node, heads: Heads) -> Layout | None:
+def _rows(z: SourceNode, x: Node, heads: Heads) -> Layout | None:
     """The order of z's rows in x, where x is z itself, arranged: the numbers of z's cells are carried to it."""
     route = Route(x)
     if any(op.name not in ARRANGE for op in route.ops):
         return None
     batch, n_query, n_heads, d_value = heads.shape
     width = n_heads * d_value
-    numbers = torch.arange(1.0, z.shape.numel() + 1, dtype=torch.float64).view(heads.shape)
-    made = route.carry(z, heads.from_heads(numbers))
+    made = route.carry(z, heads.from_heads(cell_numbers(z).view(heads.shape)))
     if made is None:
         return None
-    cells = heads.channels_last(made).reshape(-1, width).long() - 1
+    cells = heads.channels_last(made).reshape(-1, width).long().cpu() - 1
     cells = cells[(cells >= 0).all(1)]
     number = cells[:, 0] // width
     if not len(cells) or not torch.equal(cells, number[:, None] * width + torch.arange(width)):
@@ -128,7 +127,15 @@ def _rows(z: Source, x: Node, heads: Heads) -> Layout | None:
     return "query first" if torch.equal(number, rows.view(batch, n_query).T.flatten()) else "other"
 
 
-def _reached(z: Source, x: Node, heads: Heads, head: int) -> Bool[Tensor, " all"]:
+def cell_numbers(z: SourceNode) -> Float[Tensor, " cell"]:
+    """A number for each cell of z, from one; float32 holds whole numbers up to 2**24."""
+    assert z.value is not None
+    count = z.shape.numel()
+    dtype = torch.float32 if count < 2**24 else torch.float64
+    return torch.arange(1.0, count + 1, dtype=dtype, device=z.value.device)
+
+
+def _reached(z: SourceNode, x: Node, heads: Heads, head: int) -> Bool[Tensor, " all"]:
     """The channels of x that one head's z changes, with gates and norms computed again."""
     assert z.value is not None
     own = torch.zeros(heads.shape)

@@ -28,7 +28,7 @@ def arms(width: int) -> list[Arm]:
 
 _SAYS = {
     "one head": "The row is shared out once. It finds one of the two towns, and guesses the other.",
-    "a second head": "Each head fetches one of the towns, and they come home side by side.",
+    "a second head": "Each head fetches one of the towns, and the two stay side by side.",
     "twice as wide": "A wider head has more numbers, but still one set of shares: one average.",
     "another layer": "The second layer asks the second question, one step later.",
     "a bigger FFN": "Every token here carries its name, so the blend still says which town is whose; a network that "

@@ -65,7 +65,7 @@ export class AttentionLayer {
     return weights;
   }
 
-  /** What every head brings home: [word, head · d_head]. */
+  /** The output of every head: [word, head · d_head]. */
   z(weights: Float64Array): Float64Array {
     const { length, heads, dHead } = this.sizes;
     const [v, wide] = [this.project("v"), heads * dHead];
