@@ -26,8 +26,7 @@ from headscope.heads.questions.head_scores import head_scores
 from headscope.heads.questions.standard_questions import STANDARD
 from headscope.heads.roles.probes.repeat_probe import RepeatProbe
 from headscope.heads.roles.report import Report
-from headscope.heads.roles.run import RoleOptions, run_battery
-from headscope.heads.roles.shuffled_weights import shuffled_weights
+from headscope.heads.roles.run import RoleOptions, run_battery, shuffled_weights
 from headscope.lab.train.gpt import GPT
 from headscope.lab.train.llama_folder import load_folder
 from headscope.lab.train.text_files import encode, read_documents

@@ -33,12 +33,11 @@ from bench.curriculum.people import NamePool, pool_of
 from tokenizers import Tokenizer
 
 from headscope.errors import InputError
-from headscope.heads.film_tasks import FilmTask, TaskText
+from headscope.heads.film import FilmTask, TaskText
 from headscope.lab.train.options import TrainingOptions
-from headscope.lab.train.text_files import Document, TextFile, read_documents, split
+from headscope.lab.train.text_files import Document, TextFile, TrainingData, prepare, read_documents, split
 from headscope.lab.train.tokenizer import load_tokenizer, save_tokenizer
 from headscope.lab.train.training import TrainingProgress, TrainingRun
-from headscope.lab.train.training_data import TrainingData, prepare
 
 WEIGHTS = {"novels": 0.65, "code": 0.15, "generated": 0.20}  # shares of rows
 HAY, SHORTEST_HAY, LONGEST_HAY = 8_000, 200, 900

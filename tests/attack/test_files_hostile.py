@@ -23,8 +23,7 @@ from headscope.models.config_checks import (
     refuse_huge_headers,
     refuse_huge_tokenizers,
 )
-from headscope.models.inputs.media import Picture, Sound, resampled
-from headscope.models.inputs.media_files import read_bytes
+from headscope.models.inputs.media import Picture, Sound, read_bytes, resampled
 from headscope.models.loading import open_model
 from headscope.models.protocol import Token
 from headscope.scan.corpus.file_formats import UnreadableError, parquet_texts

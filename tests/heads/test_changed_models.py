@@ -13,7 +13,7 @@ import headscope
 from headscope import ablate
 from headscope.errors import InputError, ModelError
 from headscope.heads.look.look import Look
-from headscope.heads.roles.shuffled_weights import shuffled_weights
+from headscope.heads.roles.run import shuffled_weights
 from headscope.scope import Scope
 from tests.heads.explain.families import FAMILIES, IDS
 from tests.models import tiny

@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 from headscope.cli import app
 from headscope.errors import InputError
 from headscope.models.native import NativeModel
-from headscope.scan.census import Census
-from headscope.scan.census_archive import FILES, archive_of, read_census
+from headscope.scan.census import FILES, Census, archive_of, read_census
 from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions
 from headscope.scan.run import scan
@@ -168,25 +167,17 @@ def test_a_missing_file_is_named(tmp_path: Path, missing: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("packed", "size", "said"),
+    ("size", "said"),
     [
-        (1, 2**26, None),
-        (1, 2**26 + 1, r"unpacks from 1 to 67,108,865 bytes; no census does"),
-        (67_108, 2**26 + 1, r"unpacks from 67,108 to 67,108,865 bytes; no census does"),
-        (67_109, 2**26 + 1, None),
-        (100_000, 10**8, None),
-        (100_000, 10**8 + 1, r"unpacks from 100,000 to 100,000,001 bytes; no census does"),
-        (2**31, 2**31, None),
-        (2**31, 2**31 + 1, r"has 2,147,483,649 bytes; a census's files have at most 2,147,483,648"),
+        (2**31, None),
+        (2**31 + 1, r"has 2,147,483,649 bytes; a census's files have at most 2,147,483,648"),
     ],
 )
-def test_a_file_that_says_it_unpacks_a_thousandfold_or_to_more_than_2_gib_is_refused(
-    tmp_path: Path, packed: int, size: int, said: str | None
-) -> None:
+def test_a_file_that_says_it_unpacks_to_more_than_2_gib_is_refused(tmp_path: Path, size: int, said: str | None) -> None:
     """The archive lies about its last file; one that is not refused for its sizes is then found to be damaged."""
     data = bytearray(archive_of(CONTENT))
     entry = data.rindex(b"PK\x01\x02")
-    struct.pack_into("<II", data, entry + 20, packed, size)
+    struct.pack_into("<II", data, entry + 20, size, size)
     local = data.rindex(b"PK\x03\x04")
     data[local + 30] ^= 1  # another name than in the directory, so that nothing is unpacked
     (file := tmp_path / "census.zip").write_bytes(data)

@@ -11,11 +11,10 @@ import pytest
 import torch
 
 from headscope.heads.questions.label_rules import token_class
-from headscope.scan.census import Census
-from headscope.scan.census_page import DESCRIPTIONS, TOP_HEADS, census_page
+from headscope.scan.census import DESCRIPTIONS, TOP_HEADS, Census, census_page
 from headscope.scan.options import ScanOptions
-from headscope.scan.recipe import Recipe
 from headscope.scan.run import scan
+from headscope.scan.shards import Recipe
 from headscope.scan.tally.examples import BEFORE
 from headscope.scan.tally.reduction import TRAITS
 from headscope.scan.tally.tally import Tally, TallyLayout

@@ -11,8 +11,8 @@ from headscope.heads.questions.label_rules import token_class
 from headscope.scan.census import Census
 from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions
-from headscope.scan.recipe import Recipe
 from headscope.scan.run import scan
+from headscope.scan.shards import Recipe
 from headscope.scan.tally.tally import Tally, TallyLayout
 from tests.scan.tiny import open_tiny, texts
 

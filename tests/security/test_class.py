@@ -12,9 +12,8 @@ from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.course import lessons
 from headscope.app.pages.course.classroom import Classroom
 from headscope.app.server.application import application
-from headscope.app.server.join import TRIES_AT_ONCE
 from headscope.app.server.serve import ServeOptions, announcement
-from headscope.app.server.token import AccessToken
+from headscope.app.server.token import TRIES_AT_ONCE, AccessToken
 
 TEACHERS = ("teacher", "progress.csv")
 

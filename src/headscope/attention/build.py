@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from headscope.attention import reference
-from headscope.attention.cache import KVCache
 from headscope.attention.masks import causal
-from headscope.attention.module import MultiHeadAttention
+from headscope.attention.module import KVCache, MultiHeadAttention
 from headscope.errors import ShapeError
 
 TEXTS, TOKENS = 2, 6

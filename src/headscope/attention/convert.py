@@ -30,7 +30,7 @@ def from_heads(heads: Sequence[mha.MultiHeadAttention], n_kv_heads: int | None =
     _check_options(heads)
     n_kv_heads = len(heads) if n_kv_heads is None else n_kv_heads
     out_bias = any(head.o_proj.bias is not None for head in heads)
-    whole = _like(heads[0], n_heads=len(heads), n_kv_heads=n_kv_heads, out_bias=out_bias)
+    whole = like(heads[0], n_heads=len(heads), n_kv_heads=n_kv_heads, out_bias=out_bias)
     group = len(heads) // n_kv_heads
     _check_shared(heads, group)
     for name, parameter in whole.named_parameters():
@@ -145,7 +145,7 @@ def parameter_table(module: mha.MultiHeadAttention) -> ParameterTable:
 
 @torch.no_grad()
 def _single_head(module: mha.MultiHeadAttention, head: int) -> mha.MultiHeadAttention:
-    one = _like(module, n_heads=1, n_kv_heads=1, out_bias=head == 0 and module.o_proj.bias is not None)
+    one = like(module, n_heads=1, n_kv_heads=1, out_bias=head == 0 and module.o_proj.bias is not None)
     kv, width = head // (module.n_heads // module.n_kv_heads), module.d_head
     query, key = slice(head * width, (head + 1) * width), slice(kv * width, (kv + 1) * width)
     own = {"q_proj": query, "k_proj": key, "v_proj": key}
@@ -163,7 +163,7 @@ def _options(module: mha.MultiHeadAttention) -> dict[str, Any]:
     return {name: getattr(module, name) for name in same} | optional
 
 
-def _like(module: mha.MultiHeadAttention, **heads: Any) -> mha.MultiHeadAttention:
+def like(module: mha.MultiHeadAttention, **heads: Any) -> mha.MultiHeadAttention:
     """Build a module with other heads and the same options, dtype and device."""
     return mha.MultiHeadAttention(**_options(module), **heads).to(module.o_proj.weight).train(module.training)
 

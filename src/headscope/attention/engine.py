@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
-from typing import overload
 
 import torch
-from jaxtyping import Bool, Float, Num
+from jaxtyping import Float, Num
 from torch import Tensor
 
 from headscope.attention.backends import blockwise, dense, fused, sdpa
-from headscope.attention.observation import ALL_STATISTICS, Observation, Rows, Statistic, Totals
+from headscope.attention.observation import ALL_STATISTICS, Observation, Rows, Statistic
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
 from headscope.errors import BackendError, ShapeError
@@ -37,20 +36,6 @@ BACKENDS = {
 }
 
 
-@overload
-def observe(
-    q: Tensor, k: Tensor, v: Tensor, *, scores: Scores = ..., questions: Mapping[str, Question] = ...,
-    statistics: Set[Statistic] = ..., reduce: None = ..., backend: str | None = ...,
-) -> Observation: ...  # fmt: skip
-
-
-@overload
-def observe(
-    q: Tensor, k: Tensor, v: Tensor, *, scores: Scores = ..., questions: Mapping[str, Question] = ...,
-    statistics: Set[Statistic] = ..., reduce: Tensor, backend: str | None = ...,
-) -> Totals: ...  # fmt: skip
-
-
 def observe(
     q: Num[Tensor, "batch head query d_head"],
     k: Num[Tensor, "batch_k kv key d_key"],
@@ -59,13 +44,12 @@ def observe(
     scores: Scores = Scores(),  # noqa: B008 - frozen
     questions: Mapping[str, Question] | None = None,
     statistics: Set[Statistic] = ALL_STATISTICS,
-    reduce: Bool[Tensor, "batch query"] | None = None,
     backend: str | None = None,
-) -> Observation | Totals:
+) -> Observation:
     """Compute attention over q, k and v, with statistics of every head and row.
 
-    ``questions`` ask for the attention mass on keys with matching labels. ``reduce`` is a mask of query rows: with it,
-    only sums over those rows are returned. ``backend`` is a name from ``BACKENDS``; by default the fastest that can.
+    ``questions`` ask for the attention mass on keys with matching labels. ``backend`` is a name from ``BACKENDS``; by
+    default the fastest that can.
     """
     _check(q, k, v)
     questions = questions or {}
@@ -77,8 +61,7 @@ def observe(
         rows = chosen.observe(q, k, v, bound, questions, statistics)
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
         rows = replace(rows, output=sdpa.attention(q, k, v, scores))
-    observation = Observation(rows, chosen.name, q.detach(), k.detach(), bound)
-    return observation if reduce is None else observation.totals(reduce)
+    return Observation(rows, chosen.name, q.detach(), k.detach(), bound)
 
 
 def choose(q: Tensor, k: Tensor, v: Tensor, scores: Scores, backend: str | None = None) -> _Backend:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -141,11 +142,10 @@ class _Lines:
 def read_report(path: Path) -> Report:
     """Read a report that --json wrote."""
     from headscope.errors import InputError
-    from headscope.files import parse_json
     from headscope.heads.roles.report import Report
 
     try:
-        return Report.from_dict(parse_json(path.read_text(encoding="utf-8")))
+        return Report.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise InputError(
             f"{path} is not a report of heads ({problem}); headscope heads MODEL --json > {path.name} writes one"

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch import nn
 
 from headscope.errors import ModelError
-from headscope.files import RepeatedKeyError, parse_json
 
 MOST_REPEATS = 2_000
 """Most layers or experts. Each is an object of its own, so building a billion of them would never end."""
@@ -74,17 +75,6 @@ def weight_bytes(folder: Path, gguf: str | None = None) -> int:
     """Size on disk of the safetensors of a folder, or of one GGUF file in it."""
     files = [folder / gguf] if gguf else folder.glob("*.safetensors")
     return sum(file.stat().st_size for file in files)
-
-
-def refuse_repeated_keys(folder: Path) -> None:
-    """Refuse configs with two values under one key: another program may open another model from the same folder."""
-    for name in ("config.json", "generation_config.json", "tokenizer_config.json"):
-        try:
-            parse_json((folder / name).read_bytes())
-        except RepeatedKeyError as problem:
-            raise ModelError(f"{folder / name} is ambiguous: {problem}; keep one of them") from None
-        except (OSError, ValueError, RecursionError):
-            continue  # not there, or reported when it is read
 
 
 def refuse_huge_headers(folder: Path) -> None:
@@ -155,3 +145,38 @@ def _numbers(config: Mapping[Any, Any]) -> Iterator[tuple[str, float]]:
             yield from _numbers(value)
         elif isinstance(value, int | float):
             yield str(name), value
+
+
+def refuse_other_shapes(source: str, model: Any) -> None:
+    """Refuse weights of other shapes than the metadata says; the vocabulary may be padded."""
+    try:
+        with torch.device("meta"):
+            described: nn.Module = type(model)(model.config)
+    except Exception:  # what it describes cannot be built; running it will say more
+        return
+    words = {getattr(model.config.get_text_config(), "vocab_size", None)}
+    held = dict(model.named_parameters())
+    for name, weight in described.named_parameters():
+        expected, found = tuple(weight.shape), tuple(held[name].shape) if name in held else tuple(weight.shape)
+        if found != expected and not (expected[:1] and expected[0] in words and found[1:] == expected[1:]):
+            raise ModelError(
+                f"{source}: {name} has shape {found}, and the file's metadata says {expected}; one of them is broken: "
+                "fetch it again"
+            )
+
+
+def read_gguf(file: Path) -> Any:
+    """The reader of a GGUF file, whose metadata lie within the file and whose strings can be decoded."""
+    import gguf
+
+    class Bounded(gguf.GGUFReader):
+        def _get(self, offset: Any, dtype: Any, count: Any = 1, *order: Any, **named: Any) -> Any:
+            # gguf takes what is past the end for empty, and walks as many items as an array claims
+            if int(offset) + int(count) * np.dtype(dtype).itemsize > len(self.data):
+                raise ValueError(f"its metadata go on past its {len(self.data):,} bytes")
+            return super()._get(offset, dtype, count, *order, **named)
+
+    reader = Bounded(file)
+    for field in reader.fields.values():
+        field.contents()
+    return reader

@@ -211,7 +211,7 @@ class RecordedModel(ABC):
                 z = recorder.observe(site, call, observer)
             else:
                 z = plain(call) if observer is None else observer(site, call)
-            recording.check.z.hold(site, z)
+            recording.check.z.add(site, z)
             return z
 
         with self._recorded(recording), observing(observe):

@@ -12,20 +12,20 @@ import signal
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from headscope.errors import HeadscopeError, InputError
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import weight_hash
 from headscope.scan.corpus.packing import PackedRows
 from headscope.scan.measure import Advance, Measurer, Plan
-from headscope.scan.recipe import device_name
-from headscope.scan.shards import ScanFolder
+from headscope.scan.shards import Recipe, ScanFolder, device_name
 from headscope.scan.tally.tally import Tally
 
 Opener = Callable[[], OpenModel]
@@ -120,18 +120,28 @@ class WorkerPool:
                 worker.stop()
 
 
-@runtime_checkable
-class _Begin(Protocol):
-    """Writes the recipe of a scan, once; ``ready`` says whether that would not have to wait."""
+class Begin:
+    """The recipe of a scan, made and written into its folder (or compared with the one there) on the first call."""
+
+    def __init__(self, folder: ScanFolder, weights: Future[str], make: Callable[[str], Recipe]) -> None:
+        self.folder, self._weights, self._make = folder, weights, make
+        self._recipe: Recipe | None = None
 
     @property
-    def ready(self) -> bool: ...
+    def ready(self) -> bool:
+        """Whether a call need not wait for the hash of the weights."""
+        return self._weights.done()
 
-    def __call__(self) -> object: ...
+    def __call__(self) -> Recipe:
+        if self._recipe is None:
+            recipe = self._make(self._weights.result())
+            self.folder.start(recipe)
+            self._recipe = recipe
+        return self._recipe
 
 
 def run_here(
-    measurer: Measurer, folder: ScanFolder, shards: Iterable[int], advance: Advance, begin: _Begin | None = None
+    measurer: Measurer, folder: ScanFolder, shards: Iterable[int], advance: Advance, begin: Begin | None = None
 ) -> None:
     """Measure one shard after the other in this process.
 

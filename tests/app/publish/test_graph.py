@@ -16,10 +16,9 @@ import headscope
 from headscope.app.export.saved_explanations import stored_explanations
 from headscope.app.pages.microscope import Session as PageSession
 from headscope.app.publish.graph import Exported, ExportError, export
-from headscope.app.publish.score_split import split_card
 from headscope.app.publish.site import store_verified, write_model
 from headscope.app.publish.verify import ASKED_FOR, TOLERANCE, GraphSession, verify
-from headscope.app.publish.weights import FILE, Stored, store
+from headscope.app.publish.weights import FILE, Stored, split_card, store
 from headscope.app.wire import unpack
 from headscope.scope import Scope
 
@@ -55,7 +54,6 @@ def test_the_half_precision_graph_is_the_model_with_its_weights_rounded(folder: 
 def test_the_float32_graph_equals_the_model_to_1e_5(scope: Scope, exported: Exported, tmp_path: Path) -> None:
     stored = store(copied(exported), scope.model, "float32")
     found = verify(written(stored, tmp_path), scope, exported, TOLERANCE["float32"], [TEXT, "lamp", "river lamp"])
-    assert stored.error == 0.0
     assert max(found.probability, found.weight, found.edited) < 1e-5
 
 

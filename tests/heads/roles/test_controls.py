@@ -10,8 +10,7 @@ from tests.heads.controls import CONTROLS, opened, random_model
 from headscope.heads.roles.battery import ROLES
 from headscope.heads.roles.probes.vocabulary import Vocabulary
 from headscope.heads.roles.report import Report
-from headscope.heads.roles.run import RoleOptions, run_battery
-from headscope.heads.roles.shuffled_weights import shuffled_weights
+from headscope.heads.roles.run import RoleOptions, run_battery, shuffled_weights
 from headscope.heads.roles.trials import make_probes, run_trials
 from headscope.lab.teach.by_hand import ROLES as BY_HAND
 from headscope.lab.teach.by_hand import by_hand

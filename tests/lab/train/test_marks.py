@@ -11,10 +11,9 @@ import torch
 
 from headscope.lab.train.batches import BatchSampler, TokenStream
 from headscope.lab.train.options import TrainingOptions
-from headscope.lab.train.text_files import Document, TextFile, encode, encode_marked, read_documents
+from headscope.lab.train.text_files import Document, TextFile, encode, encode_marked, prepare, read_documents
 from headscope.lab.train.tokenizer import train_tokenizer
 from headscope.lab.train.training import TrainingRun, train
-from headscope.lab.train.training_data import prepare
 
 TEXT = "Anna gave the lamp to Bertil. " * 40
 TINY = TrainingOptions(

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -155,21 +154,6 @@ def test_where_there_is_no_gpu_a_run_goes_to_the_cpu_and_asking_for_one_is_refus
     for name in ("cuda", "abacus"):
         with pytest.raises(InputError, match=rf"(?s)there is no device '{name}' here \(.+\); use auto, or cpu"):
             TrainingRun(data, tmp_path, replace(TINY, device=name))
-
-
-def test_a_run_whose_two_checkpoints_do_not_fit_the_disk_is_refused_before_it_begins(
-    text: TextFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Weights and two moments, four bytes each, the old file and the new one."""
-    data = prepare([text], TINY, tmp_path)
-    needed = 2 * 3 * 4 * TrainingRun(data, tmp_path, TINY).model.n_parameters()
-    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=needed - 1))
-    with pytest.raises(
-        InputError, match=rf"free and this run's checkpoints need {needed / 1e6:.0f} MB; free some space"
-    ):
-        TrainingRun(data, tmp_path, TINY)
-    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=needed))
-    assert TrainingRun(data, tmp_path, TINY).step == 0
 
 
 def test_a_file_is_weighted_by_its_tokens_unless_given_a_weight(text: TextFile, tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ from tests.scan.tiny import Bytes, TinyModel, open_tiny, texts
 from headscope.models.native import NativeModel
 from headscope.scan import run
 from headscope.scan.corpus import reading
-from headscope.scan.corpus.documents import Corpus
-from headscope.scan.corpus.file_hashes import FileHashes
+from headscope.scan.corpus.documents import Corpus, FileHashes
 from headscope.scan.corpus.packing import RowFormat
 from headscope.scan.corpus.reading import CorpusReader, CorpusSource
 from headscope.scan.options import ScanOptions

@@ -23,9 +23,7 @@ from headscope.app.pages.schema import Request, Response
 from headscope.app.wire import Arrays
 from headscope.errors import InputError
 from headscope.names import Head
-from headscope.scan.census import Census
-from headscope.scan.census_archive import archive_of
-from headscope.scan.census_page import DESCRIPTIONS
+from headscope.scan.census import DESCRIPTIONS, Census, archive_of
 from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions
 from headscope.scan.tally.reduction import TRAITS, distance_edges, entropy_edges

@@ -24,11 +24,9 @@ from headscope.app.pages.microscope import Session
 from headscope.app.pages.roles import model_title
 from headscope.app.publish.answers import answer_groups, census_comparisons, stored_answers, stored_marks, written
 from headscope.app.publish.graph import Exported, ExportError, export
-from headscope.app.publish.licence import Licence, licence_of, require
 from headscope.app.publish.one_file import one_file
-from headscope.app.publish.score_split import split_card
 from headscope.app.publish.verify import ASKED_FOR, GRAPH, TOLERANCE, Verified, verify
-from headscope.app.publish.weights import FILE, DType, Stored, attribution, store
+from headscope.app.publish.weights import FILE, DType, Stored, attribution, split_card, store
 from headscope.app.server import sandbox
 from headscope.app.wire import pack
 from headscope.errors import InputError
@@ -335,3 +333,45 @@ def _write_answers(options: PublishOptions) -> dict[str, Any]:
         path.parent.mkdir(parents=True)
         path.write_bytes(census.archive())
     return {"answers": named, "groups": groups, "marks": store(stored_marks())}
+
+
+CARDS = ("MODEL_CARD.md", "README.md")
+UNKNOWN = "not stated"
+
+
+@dataclass(frozen=True)
+class Licence:
+    """A licence by its short name, and the place that states it. ``stated`` is False where nothing does."""
+
+    name: str
+    source: str
+    stated: bool
+
+
+def licence_of(name: str, folder: Path | None) -> Licence:
+    """What a model card beside the weights says; a hub name is its own source."""
+    source = name if folder is None or "/" in name else f"{name}, a folder of files"
+    if folder == EMBEDDED:
+        source = f"trained for headscope, and part of headscope {__version__}"
+    for path in () if folder is None else tuple(folder / card for card in CARDS):
+        if path.is_file():
+            found = _in_card(path.read_text(encoding="utf-8", errors="replace"))
+            if found:
+                return Licence(found, source, stated=True)
+    return Licence(UNKNOWN, source, stated=False)
+
+
+def require(licence: Licence, name: str, allowed: bool) -> None:
+    """Refuse to publish weights whose licence does not say that one may, unless the person says so."""
+    if not licence.stated and not allowed:
+        raise InputError(
+            f"{name} comes with no model card that states a licence, so headscope does not know that its weights "
+            "may be published; if you know that you may, say so with --i-may"
+        )
+
+
+def _in_card(text: str) -> str | None:
+    """``license:`` in the YAML block at the head of a model card."""
+    head = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
+    found = head and re.search(r"^license(?:_name)?:\s*['\"]?([\w.+-]+)", head[1], re.MULTILINE)
+    return None if not found or found[1].lower() in ("unknown", "other") else found[1]

@@ -13,10 +13,8 @@ import hmac
 import re
 import secrets
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
@@ -66,60 +64,24 @@ class RateLimiter:
         self._buckets[address] = (left + 1, then)
 
 
-@dataclass(eq=False)
-class _HeldBody:
-    """The body that a request has announced; ``ends`` stops the request if another client's needs its place."""
-
-    client: str
-    size: int
-    ends: asyncio.Timeout
-
-
 class HeldBodies:
-    """The larger bodies of the requests under way, from their headers until their answers begin."""
+    """How many bytes the larger bodies of the requests under way have announced, until their answers begin."""
 
     def __init__(self) -> None:
-        self._held: list[_HeldBody] = []
+        self._held: list[int] = []
 
-    @property
-    def size(self) -> int:
-        """How many bytes they have announced."""
-        return sum(held.size for held in self._held)
-
-    @asynccontextmanager
-    async def holding(self, client: str, size: int) -> AsyncIterator[Callable[[], None]]:
-        """Count a body, until what is yielded is called; a large one that does not fit beside the others is refused."""
+    @contextmanager
+    def holding(self, size: int) -> Iterator[Callable[[], None]]:
+        """Count a body until what is yielded is called; a large one that does not fit beside the others is refused."""
         if size <= SMALL_BODY:
             yield lambda: None
             return
-        self._make_room(client, size)
-        try:
-            async with asyncio.timeout(None) as ends:
-                held = _HeldBody(client, size, ends)
-                self._held.append(held)
-                try:
-                    yield lambda: self._release(held)
-                finally:
-                    self._release(held)
-        except TimeoutError:
-            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, TOO_MANY) from None
-
-    def _make_room(self, client: str, size: int) -> None:
-        """End the newest requests of the client that holds the most: that may be this one, which then is refused."""
-        while self.size + size > HELD_BODIES:
-            sizes: Counter[str] = Counter()
-            for held in self._held:
-                sizes[held.client] += held.size
-            largest, most = max(sizes.items(), key=lambda each: each[1], default=("", 0))
-            if sizes[client] + size >= most:
-                raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, TOO_MANY)
-            newest = [held for held in self._held if held.client == largest][-1]
-            newest.ends.reschedule(asyncio.get_running_loop().time())
-            self._release(newest)
-
-    def _release(self, held: _HeldBody) -> None:
-        if held in self._held:
-            self._held.remove(held)
+        if sum(self._held) + size > HELD_BODIES:
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, TOO_MANY)
+        self._held.append(size)
+        with ExitStack() as stack:
+            stack.callback(self._held.remove, size)
+            yield stack.close
 
 
 async def whole_body(scope: Scope, receive: Receive) -> Receive:

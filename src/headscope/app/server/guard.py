@@ -17,11 +17,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headscope.app.server import clients, sandbox
-from headscope.app.server.clients import MAX_BODY, TOO_LARGE, Clients, HeldBodies, RateLimiter, client_id, whole_body
-from headscope.app.server.connections import NO_CHUNKS
+from headscope.app.server.clients import MAX_BODY, TOO_LARGE, Clients, HeldBodies, RateLimiter, whole_body
 from headscope.app.server.errors import problem_response
-from headscope.app.server.join import Join
-from headscope.app.server.token import AccessToken
+from headscope.app.server.token import AccessToken, Join
 
 HOST = "127.0.0.1"
 SAFE = ("GET", "HEAD")
@@ -49,6 +47,7 @@ HEADERS = {
         )
     ),
 }
+NO_CHUNKS = "send the body's Content-Length; chunks are not taken"
 INTERNAL_ERROR = "the server failed on this request; the terminal it runs in shows the error"
 
 
@@ -92,8 +91,7 @@ class Guard:
             first_visit = self._check(Request(scope))
             if first_visit is None:
                 cookie = self.clients.identify(scope)
-                request = Request(scope)
-                async with self.bodies.holding(client_id(request), _length(request)) as release:
+                with self.bodies.holding(_length(Request(scope))) as release:
                     await self.app(scope, await whole_body(scope, receive), send_with_headers)
             else:
                 await first_visit(scope, receive, send_with_headers)

@@ -20,9 +20,8 @@ from headscope.app.pages.film import Films
 from headscope.app.server.application import application
 from headscope.app.server.connections import LimitedConnection
 from headscope.app.server.guard import HOST, is_loopback
-from headscope.app.server.join import PATH
 from headscope.app.server.routes.classroom import TEACHER_PATH
-from headscope.app.server.token import PARAMETER, AccessToken
+from headscope.app.server.token import PARAMETER, PATH, AccessToken
 from headscope.errors import InputError
 
 SHUTDOWN_TIMEOUT = 5  # seconds for running requests when the server is stopped

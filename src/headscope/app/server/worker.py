@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import torch
 from fastapi import Request
@@ -57,8 +57,6 @@ class RequestWorker:
         self.training, self.comparing, self.opening, self.counting = (FairQueue() for _ in range(4))
         self.lessons, self.censuses, self.films, self.reports = (FairQueue() for _ in range(4))
         self._queues: WeakKeyDictionary[Session, FairQueue] = WeakKeyDictionary()
-        self.streams: WeakSet[Any] = WeakSet()
-        """The frames of each stream that is being sent."""
         self._under_way: Counter[str] = Counter()
         self._turns: dict[tuple[str, str], tuple[FairQueue, Turn]] = {}
 
@@ -72,7 +70,7 @@ class RequestWorker:
         """The result of work on a model, or an empty response when the client has disconnected."""
         session = self.registry.session(model, client_id(request))
         queue = self._queues.get(session) or self._queues.setdefault(session, FairQueue())
-        return await self._take(queue, Turn(client_id(request), kind), request, lambda: _run(work, session))
+        return await self.run_in(queue, request, lambda: _run(work, session), kind)
 
     async def run_packed(
         self,
@@ -89,11 +87,7 @@ class RequestWorker:
         self, queue: FairQueue, request: Request, work: Callable[[], Result], kind: Kind = "long"
     ) -> Result | Response:
         """Run work in a queue while the client is there."""
-        return await self._take(queue, Turn(client_id(request), kind), request, work)
-
-    async def _take(
-        self, queue: FairQueue, turn: Turn, request: Request, work: Callable[[], Result]
-    ) -> Result | Response:
+        turn = Turn(client_id(request), kind)
         if await request.is_disconnected():
             return Response(status_code=DISCONNECTED)
         try:

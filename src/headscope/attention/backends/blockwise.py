@@ -18,10 +18,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headscope.attention.mass import Band, matches
 from headscope.attention.observation import Distance, PerRow, Rows, Statistic, Strongest
 from headscope.attention.progress import pause_point
-from headscope.attention.questions import Question, plan
+from headscope.attention.questions import Band, Question, matches, plan
 from headscope.attention.scores import Scores
 
 TILE = 64

@@ -28,7 +28,7 @@ from headscope.heads.look.table import head_table
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.heads.questions.standard_answers import StandardAnswers
 from headscope.heads.questions.standard_questions import Sides, VisibleKeys, answerable, are_words
-from headscope.models.inputs.patch_labels import NOT_TEXT, grid_labels, numbered_labels
+from headscope.models.inputs.media_positions import NOT_TEXT, grid_labels, numbered_labels
 from headscope.models.modes import own_precision
 from headscope.models.protocol import OpenModel, Prepared, Token
 from headscope.models.structure.recorded_pass import RecordedPass

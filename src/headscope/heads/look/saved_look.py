@@ -22,7 +22,7 @@ from torch import Tensor
 from headscope.attention import masks, scores
 from headscope.attention.observation import Distance, Rows, Strongest
 from headscope.errors import InputError
-from headscope.files import parse_json, parsing, write_atomic
+from headscope.files import parsing, write_atomic
 from headscope.heads.edits.hidden_keys import Hidden
 from headscope.heads.look.activation_cache import SiteActivations
 from headscope.heads.look.look import Look
@@ -69,7 +69,7 @@ def open_saved_look(path: Path, model: OpenModel | None = None) -> Look:
     """Open a saved look. With the model that read it, everything works that works on a fresh look."""
     with parsing(str(path), "save the look again"), safe_open(path, framework="pt") as file:
         metadata = file.metadata() or {}
-        header = parse_json(metadata["headscope_look"])
+        header = json.loads(metadata["headscope_look"])
         content = cast(dict[str, Any], _decode(header, file.get_tensor))
         version = content["schema_version"]
         if version != SCHEMA_VERSION:

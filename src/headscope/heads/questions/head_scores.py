@@ -10,7 +10,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headscope.attention.engine import observe
-from headscope.attention.observation import Totals
 from headscope.attention.observer import Call, observing
 from headscope.heads.questions.standard_questions import VisibleKeys, matching_keys, standard_questions
 
@@ -49,17 +48,19 @@ def head_scores(
     """
     asked = standard_questions(tokens)
     asked["first"] = replace(asked["first"], exclude_self=True)
-    totals: list[Totals] = []
+    sums: list[dict[str, Tensor]] = []
 
     def observer(call: Call) -> Tensor:
         seen = observe(call.q, call.k, call.v, scores=call.scores, questions=asked, statistics={"entropy"})
-        totals.append(seen.totals())
+        named = {"entropy": seen.entropy, **{f"mass.{name}": mass for name, mass in seen.mass.items()}}
+        sums.append({name: rows.double().sum((0, 2)).float().cpu() for name, rows in named.items()})
         return seen.output
 
     with observing(observer):
         logits = run(tokens)
-    sums = {name: torch.cat([each.sums[name] for each in totals]).float().cpu() for name in totals[0].sums}
     matching = {name: matching_keys(question).visible(VisibleKeys(causal=True)) for name, question in asked.items()}
     counts = {name: int((found > 0).sum()) for name, found in matching.items()}
-    heads = [f"{layer}.{head}" for layer, each in enumerate(totals) for head in range(len(each.sums["entropy"]))]
-    return QuestionScores(tuple(heads), sums, counts, tokens.numel()), logits
+    heads = [f"{layer}.{head}" for layer, each in enumerate(sums) for head in range(len(each["entropy"]))]
+    return QuestionScores(
+        tuple(heads), {name: torch.cat([each[name] for each in sums]) for name in sums[0]}, counts, tokens.numel()
+    ), logits

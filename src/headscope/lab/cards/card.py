@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from headscope.errors import InputError
-from headscope.files import RepeatedKeyError, parse_json
 from headscope.lab.cards.config_reader import EXAMPLE, KEYS, Architecture, read_config
 from headscope.lab.cards.counting import BYTES, Parameters, count_parameters, kept_per_token, kv_bytes, next_token_flops
 
@@ -208,9 +207,7 @@ def _some() -> str:
 
 def _parse(text: str, where: str) -> Mapping[str, Any]:
     try:
-        content = parse_json(text)
-    except RepeatedKeyError as problem:
-        raise InputError(f"{where} cannot be read: {problem}; keep one of them") from None
+        content = json.loads(text)
     except (ValueError, RecursionError):  # a number of thousands of digits is a plain ValueError
         raise InputError(f"{where} is not JSON; a config.json looks like {EXAMPLE}") from None
     if not isinstance(content, Mapping):

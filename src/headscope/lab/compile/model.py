@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from headscope.errors import InputError
 from headscope.lab.compile.programs import Program
-from headscope.lab.compile.residual_layout import N_WORDS, ResidualLayout
-from headscope.lab.compile.selectors import QueryKey, Selector, offset
+from headscope.lab.compile.selectors import N_WORDS, QueryKey, ResidualLayout, Selector, offset
 from headscope.lab.compile.words import CLASSES, IDS, word_tokenizer
 from headscope.lab.teach.tiny_transformer import TinyBlock, TinyConfig, TinyTransformer
 

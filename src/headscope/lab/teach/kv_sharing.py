@@ -13,6 +13,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from headscope.attention.convert import like
 from headscope.attention.module import MultiHeadAttention
 from headscope.errors import ShapeError
 
@@ -36,18 +37,8 @@ def share_heads(attention: MultiHeadAttention, n_kv_heads: int) -> MultiHeadAtte
     before = attention.n_kv_heads
     if n_kv_heads < 1 or before % n_kv_heads:
         raise ShapeError(f"{before} KV heads cannot be averaged into {n_kv_heads}; use a divisor of {before}")
-    shared = MultiHeadAttention(
-        attention.d_model,
-        attention.n_heads,
-        n_kv_heads,
-        attention.d_head,
-        bias=attention.q_proj.bias is not None,
-        out_bias=attention.o_proj.bias is not None,
-        rope=attention.rope,
-        qk_norm=attention.q_norm is not None,
-        dropout=attention.dropout,
-        d_context=attention.d_context,
-    )
+    out_bias = attention.o_proj.bias is not None
+    shared = like(attention, n_heads=attention.n_heads, n_kv_heads=n_kv_heads, out_bias=out_bias)
     kept = {
         name: weight for name, weight in attention.state_dict().items() if not name.startswith(("k_proj", "v_proj"))
     }
@@ -57,7 +48,7 @@ def share_heads(attention: MultiHeadAttention, n_kv_heads: int) -> MultiHeadAtte
             groups = weight.view(n_kv_heads, before // n_kv_heads, attention.d_head, *weight.shape[1:])
             kept[f"{name}.{part}"] = groups.mean(dim=1).flatten(0, 1)
     shared.load_state_dict(kept)
-    return shared.to(attention.q_proj.weight.device, attention.q_proj.weight.dtype).train(attention.training)
+    return shared
 
 
 def share(model: Model, n_kv_heads: int) -> Model:

@@ -13,9 +13,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headscope.attention.cache import KVCache, LayerKVCache
 from headscope.attention.masks import causal
-from headscope.attention.module import MultiHeadAttention
+from headscope.attention.module import KVCache, LayerKVCache, MultiHeadAttention
 from headscope.attention.rope import Rope
 from headscope.errors import InputError, ShapeError
 

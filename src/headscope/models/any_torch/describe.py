@@ -17,7 +17,7 @@ from headscope.models.any_torch.arguments import IDS
 from headscope.models.any_torch.checks import seeded
 from headscope.models.any_torch.compiled import without_fast_path
 from headscope.models.any_torch.learning import LearnedSite
-from headscope.models.inputs.patch_labels import MOST_EXTRA
+from headscope.models.inputs.media_positions import MOST_EXTRA
 from headscope.models.selfcheck import relative_difference
 from headscope.models.structure.sites import input_embedding, logits_of, predicts_tokens, width_of
 from headscope.models.structure.trace import LeafCall, TracedPass, hooked

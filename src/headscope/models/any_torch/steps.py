@@ -14,7 +14,7 @@ from headscope.errors import InputError
 from headscope.models.any_torch.arguments import Arguments, FunctionInputs, bound
 from headscope.models.any_torch.model import AnyTorchModel
 from headscope.models.inputs.media import PIXELS
-from headscope.models.inputs.patch_labels import NOT_TEXT
+from headscope.models.inputs.media_positions import NOT_TEXT
 from headscope.models.protocol import Prepared, SiteObserver, Token
 
 

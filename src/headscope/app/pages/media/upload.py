@@ -11,8 +11,7 @@ from pydantic import Field
 
 from headscope.app.pages.schema import Request
 from headscope.errors import InputError
-from headscope.models.inputs.media import Picture
-from headscope.models.inputs.media_files import MediaLimits, read_bytes
+from headscope.models.inputs.media import MediaLimits, Picture, read_bytes
 
 LIMITS = MediaLimits()
 MAX_BASE64 = 4 * (LIMITS.n_bytes // 3) + 64
