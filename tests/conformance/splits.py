@@ -15,6 +15,7 @@ from headscope.heads.explain.edge_patching import PatchedModel, all_edges, recor
 from headscope.heads.explain.score_split import SplitScores
 from headscope.models.inputs.dummy_inputs import BATCH
 from headscope.models.protocol import OpenModel
+from headscope.models.selfcheck import TOLERANCE as REFUSED
 from headscope.models.selfcheck import relative_difference
 from headscope.models.structure.recorder import record_stream
 from headscope.names import Head
@@ -57,7 +58,7 @@ def _item(inputs: dict[str, Tensor], item: int) -> dict[str, Tensor]:
 
 
 def edges_of(opened: OpenModel, inputs: dict[str, Tensor]) -> float | None:
-    """How far a circuit of all edges is from the clean answer; None where no circuit of this model can be made."""
+    """How far a circuit of all edges is from the clean answer; None where circuits of this model are refused."""
     clean, corrupted = (_item(inputs, item) for item in range(2))
     try:
         patched = PatchedModel(opened)
@@ -66,7 +67,8 @@ def edges_of(opened: OpenModel, inputs: dict[str, Tensor]) -> float | None:
         return None
     whole = run_circuit(patched, clean, states[1], all_edges(*states))
     assert states[0].logits is not None
-    return relative_difference(whole, states[0].logits)
+    gap = relative_difference(whole, states[0].logits)
+    return gap if gap <= REFUSED[torch.float32] else None
 
 
 def _error(scores: SplitScores, query: int) -> float:

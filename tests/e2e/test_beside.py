@@ -89,7 +89,7 @@ def test_an_encoder_reads_both_ways_and_its_output_moves(browser: Browser):
         page_on(browser, scope, fragment=at(head="1.2", token=3)) as page,
     ):
         look = scope.look(TEXT)
-        expect(page.get_by_text(re.compile(r"The output moves by [\d.]+ % of its largest number"))).to_be_visible()
+        expect(page.get_by_text(re.compile(r"The output changes by [\d.]+% of its largest number"))).to_be_visible()
         page.mouse.move(*cell(page, "1.2", 3, 11, len(look.tokens)))  # a later token: above the diagonal
         expect(page.locator("[data-tip]")).to_contain_text(short(float(look.weights("1.2")[3, 11]), 3))
         best = look.pattern("1.2")[3].sort(descending=True).values

@@ -105,14 +105,14 @@ def test_a_painted_cell_is_dragged_or_keyed_to_a_share_and_the_head_reaches_it(s
     box = pattern.bounding_box()
     assert box
     cell = box["width"] / 11
-    for column in (2, 6):  # late should read horse and road
+    for column in (2, 6):  # late should attend to horse and road
         pattern.click(position={"x": (column + 0.5) * cell, "y": 10.5 * cell})
     told = page.locator("[data-wanted='2']")
-    expect(told).to_contain_text("late should read horse .50 + road .50 = 1")
+    expect(told).to_contain_text("late should attend to horse .50 + road .50 = 1")
     page.mouse.move(box["x"] + 6.5 * cell, box["y"] + 10.5 * cell)
     page.mouse.down()
     page.mouse.move(box["x"] + 6.5 * cell, box["y"] + 10.5 * cell - 24, steps=4)
-    expect(told).to_contain_text("late should read horse .20 + road .80 = 1")
+    expect(told).to_contain_text("late should attend to horse .20 + road .80 = 1")
     page.mouse.up()
     page.mouse.move(0, 0)
     trained(page)
@@ -121,14 +121,14 @@ def test_a_painted_cell_is_dragged_or_keyed_to_a_share_and_the_head_reaches_it(s
         targets = default_targets()
         painted = Target(targets[2].name, targets[2].asks, arrows, shares=shares)
         reached = craft(SENTENCE, [*targets[:2], painted, targets[3]]).trace(10).weights[2]
-        expect(told).to_contain_text(f"reads {short(float(reached[2]))} + {short(float(reached[6]))}")
+        expect(told).to_contain_text(f"attends to {short(float(reached[2]))} + {short(float(reached[6]))}")
         assert reached[[2, 6]].tolist() == pytest.approx(shares[1:], abs=0.02)
         for key in ("-", "Shift+ArrowDown"):
             pattern.press(key)
             trained(page)
     expect(pattern).to_have_attribute("aria-label", re.compile("late to road: painted, .60 of its row"))
     page.reload()
-    expect(told).to_contain_text("late should read horse .40 + road .60 = 1")
+    expect(told).to_contain_text("late should attend to horse .40 + road .60 = 1")
     page.get_by_role("button", name="Arrows of head 3 as a list").click()
     written = page.get_by_role("textbox", name="Arrows of head 3")
     expect(written).to_have_value(re.compile("late > horse 0.4, late > road 0.6"))
@@ -215,7 +215,7 @@ def test_shares_that_do_not_add_up_are_said_and_can_be_shared_out(show: Show):
     typed.fill("0.9")
     typed.press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("The shares of head 2 add up to 1.35; they must add up to 1")
-    page.get_by_role("button", name=".35 too much: share it out").click()
+    page.get_by_role("button", name=".35 too much: rescale to 1").click()
     expect(page.get_by_role("alert")).to_have_count(0)
 
 

@@ -223,7 +223,7 @@ def test_hint_solution_and_back_to_one_s_own_code(read: Open):
     code = page.get_by_label("Code that you can change")
     code.fill("print('mine')")
     page.get_by_role("button", name="Hint").click()
-    expect(page.locator("[data-code]")).to_contain_text("A second head has shares of its own.")
+    expect(page.locator("[data-code]")).to_contain_text("A second head has its own shares.")
     page.get_by_role("button", name="Solution").click()
     assert "np.concatenate" in code.input_value()
     page.get_by_role("button", name="Run", exact=True).click()

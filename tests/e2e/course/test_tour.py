@@ -130,7 +130,7 @@ def test_from_the_first_page_to_a_switched_off_head_by_keyboard_alone(visit: Vis
     look = scope.look(text[1].replace("+", " "))
     best = look.predictions()[0]
     expect(page.locator("[data-stop]")).to_contain_text(
-        f"{best.token.text.strip()} falls from {per_cent(best.probability)} %"
+        f"{best.token.text.strip()} falls from {per_cent(best.probability)}%"
     )
     go_on(page, "^Go on in the microscope")
     expect(page).to_have_url(re.compile(rf"#microscope\?.*off={re.escape(said[1])}"))

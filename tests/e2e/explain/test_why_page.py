@@ -78,7 +78,7 @@ def test_a_trace_is_pythons_and_is_walked_by_keyboard(open_page: Open, context: 
     shares = [signed(step.share) for step in trace.steps]
     assert page.locator("[data-step] b").all_text_contents() == shares
     expect(page.locator("[data-rest]")).to_have_text(signed(trace.left_out.sum))
-    expect(page.locator("[data-left-out]")).to_contain_text(f"{trace.left_out.count} parts")
+    expect(page.locator("[data-left-out]")).to_contain_text(f"{trace.left_out.count} smaller contributions")
     page.wait_for_url(re.compile("trace=1"))
     head = next(step for step in trace.steps if step.kind == "head" and not step.rests)
     page.locator(f"[data-part='{head.name}']").focus()

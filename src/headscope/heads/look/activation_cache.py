@@ -184,7 +184,9 @@ class ActivationCache:
         self._z = {site: z for site, z in self._z.items() if site in self._unobserved}
 
     def _verify(self, found: Sequence[tuple[Sequence[str], Tensor]]) -> None:
-        check = PassCheck(self.model.shape.name)
+        # scores are computed in float64 for models in float64 alone
+        dtype = next((each.dtype for _, each in found), torch.float32)
+        check = PassCheck(self.model.shape.name, dtype=dtype)
         for sites, logsumexp in found:
             check.see_logsumexp(sites, logsumexp)
         check.verify()

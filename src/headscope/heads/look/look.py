@@ -280,6 +280,8 @@ class Look:
         """Direct logit attribution: one next-token logit, or a difference of two, split over the heads."""
         self._needs_predictions()
         place = self.position(position)
+        for site in self.sites:
+            self.model.output_weight(site)  # refused by name where heads cannot be split
         residual = self.cache.final_residual(place)
         if residual is None:
             raise InputError("this model's final norm was not found, so a logit cannot be split over its heads")

@@ -29,8 +29,8 @@ export default {
   shareOf: (word: string, head: number) => `Share of ${word} in head ${head}`,
   shareTyped: (word: string, head: number) => `Share of ${word} in head ${head}, typed`,
   valueOf: (at: number, word: string, head: number) => `Value ${at} of ${word}, head ${head}`,
-  tooMuch: (by: string) => `${by} too much: the shares must add up to 1`,
-  missing: (by: string) => `${by} missing: the shares must add up to 1`,
+  tooMuch: (by: string) => `${by} too much: rescale to 1`,
+  missing: (by: string) => `${by} missing: rescale to 1`,
   showSum: (sum: string, at: number, value: string) => `${sum}, number ${at}: ${value}. Show the sum`,
 
   // concatenated and mixed
