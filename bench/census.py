@@ -14,8 +14,7 @@ from bench.name_stories import documents
 
 from headscope.app.pages.census import SHIPPED
 from headscope.files import write_atomic
-from headscope.scan.census import Census
-from headscope.scan.census_archive import archive_of
+from headscope.scan.census import Census, archive_of
 from headscope.scan.options import ScanOptions
 from headscope.scope import Scope, load
 

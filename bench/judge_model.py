@@ -22,11 +22,11 @@ from bench.curriculum import held_out
 from bench.judged_tasks import Task, ablation_table, answers, copy_losses, tasks_of
 from bench.train_model import log
 
+from headscope.heads.questions.head_scores import head_scores
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.heads.roles.probes.repeat_probe import RepeatProbe, head_scores
+from headscope.heads.roles.probes.repeat_probe import RepeatProbe
 from headscope.heads.roles.report import Report
-from headscope.heads.roles.run import RoleOptions, run_battery
-from headscope.heads.roles.shuffled_weights import shuffled_weights
+from headscope.heads.roles.run import RoleOptions, run_battery, shuffled_weights
 from headscope.lab.train.gpt import GPT
 from headscope.lab.train.llama_folder import load_folder
 from headscope.lab.train.text_files import encode, read_documents

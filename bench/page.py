@@ -194,7 +194,7 @@ async def students(address: str, head: str, seconds: float) -> tuple[list[float]
                     look, last = card["look"], len(card["tokens"]) - 1
                     await ask("weights", look=look, head=head, rows=[0, last + 1], columns=[0, last + 1])
                     await asyncio.gather(
-                        ask("mix", look=look, site=head.rpartition(".")[0], position=last),
+                        ask("attribution", look=look, site=head.rpartition(".")[0], position=last),
                         ask("predict", look=look, position=last, off=[head]),
                     )
                     taken.append((time.perf_counter() - began) * 1e3)

@@ -16,7 +16,7 @@ LABELS = {
     "open": "open the model, imports included",
     "statistics": "all heads' statistics, {tokens:,} tokens",
     "ablation": "one head off, {tokens} tokens",
-    "parts": "each head's part through W_O, {tokens} tokens",
+    "parts": "each head's output through W_O, {tokens} tokens",
     "picture_of_a_head": "a head of {tokens} tokens as a picture",
     "picture_of_all": "all 144 heads of {tokens} tokens in one file",
 }
@@ -96,9 +96,9 @@ def _less(row: Row, ours: Row) -> str:
     """What of ours a peer's row needs less of, and its share."""
     if "failed" in ours:
         return "does it, headscope refuses"
-    size = "file_bytes" if "file_bytes" in row else "peak_bytes"
-    shares = {word: row[name] / max(ours[name], 1e-9) for name, word in (("seconds", "time"), (size, "bytes"))}
-    return ", ".join(f"{share:.2f} of our {word}" for word, share in shares.items() if share < CLEAR)
+    size, word = ("file_bytes", "file size") if "file_bytes" in row else ("peak_bytes", "memory")
+    shares = {what: row[name] / max(ours[name], 1e-9) for name, what in (("seconds", "time"), (size, word))}
+    return ", ".join(f"{share:.2f} of our {what}" for what, share in shares.items() if share < CLEAR)
 
 
 def _versions(rows: list[Row]) -> str:

@@ -25,7 +25,7 @@ from headscope.errors import InputError
 from headscope.lab.teach.kv_sharing import by_groups
 from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, evaluate
 from headscope.lab.teach.one_or_many import KEYS
-from headscope.lab.teach.stacked_seeds import train
+from headscope.lab.teach.stacked_seeds import train_all
 from headscope.lab.teach.tiny_transformer import Adam, one_thread
 
 RESULTS = Path(__file__).resolve().parent / "results" / "sharing.json"
@@ -189,7 +189,7 @@ def measure() -> dict[str, object]:
     for start in STARTS:
         growths.append(asdict(grow(start, budget=budget, every=100)))
         print(start, growths[-1]["accuracy"], flush=True)
-    model = train(KEYS, Arm(name="8 heads", n_heads=8, d_head=4), 0, budget).model
+    model = train_all(KEYS, Arm(name="8 heads", n_heads=8, d_head=4), [0], budget)[0].model
     machine = {"python": platform.python_version(), "torch": torch.__version__, "machine": platform.machine()}
     return {
         "schema_version": 1,

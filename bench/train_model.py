@@ -33,12 +33,11 @@ from bench.curriculum.people import NamePool, pool_of
 from tokenizers import Tokenizer
 
 from headscope.errors import InputError
-from headscope.heads.film_tasks import FilmTask, TaskText
+from headscope.heads.film import FilmTask, TaskText
 from headscope.lab.train.options import TrainingOptions
-from headscope.lab.train.text_files import Document, TextFile, read_documents, split
+from headscope.lab.train.text_files import Document, TextFile, TrainingData, prepare, read_documents, split
 from headscope.lab.train.tokenizer import load_tokenizer, save_tokenizer
-from headscope.lab.train.training import Progress, TrainingRun
-from headscope.lab.train.training_data import TrainingData, prepare
+from headscope.lab.train.training import TrainingProgress, TrainingRun
 
 WEIGHTS = {"novels": 0.65, "code": 0.15, "generated": 0.20}  # shares of rows
 HAY, SHORTEST_HAY, LONGEST_HAY = 8_000, 200, 900
@@ -210,7 +209,7 @@ def train(run: TrainingRun, seconds: float) -> bool:
     """Train until the end or for so many seconds, and say whether the run is finished."""
     stopped = threading.Event()
 
-    def report(progress: Progress) -> None:
+    def report(progress: TrainingProgress) -> None:
         if time.monotonic() - START > seconds:
             stopped.set()
         if progress.step % 200 == 0:

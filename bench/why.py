@@ -29,10 +29,10 @@ import transformers
 import headscope
 from headscope.attention.observer import Call, plain
 from headscope.heads.explain import edge_attribution
-from headscope.heads.explain.arrows import explained
 from headscope.heads.explain.edge_attribution import score_edges
 from headscope.heads.explain.edge_patching import PatchedModel, record
 from headscope.heads.explain.path_effect import cut_reader, path_effect
+from headscope.heads.explain.why import explained
 from headscope.heads.look.look import Look
 from headscope.scope import Scope
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -71,6 +72,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if item.get_closest_marker(mark) and not there:
                 item.add_marker(pytest.mark.skip(reason=reason))
     items.sort(key=longest_first)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what was imported lives as long as the run: no collection has to look through it
 
 
 def longest_first(item: pytest.Item) -> int:

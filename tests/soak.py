@@ -106,7 +106,7 @@ def ask_like_a_page(address: str, chance: random.Random, record: Record) -> None
             body = {"look": told["look"], "head": head, "pool": chance.choice((1, 4)), **span}
             person.post("/api/weights", json=body).raise_for_status()
         site = heads[0].rpartition(".")[0]
-        person.post("/api/mix", json={"look": told["look"], "site": site, "position": last}).raise_for_status()
+        person.post("/api/attribution", json={"look": told["look"], "site": site, "position": last}).raise_for_status()
         off = chance.sample(heads, 2)
         person.post("/api/predict", json={"look": told["look"], "position": last, "off": off}).raise_for_status()
         record.done["edit"] += 1

@@ -24,7 +24,7 @@ def test_any_error_names_the_file_and_what_to_do(error: Exception, why: str) -> 
     with pytest.raises(InputError) as caught, parsing("film.safetensors", "record it again"):
         raise error
     said = str(caught.value).splitlines()[0]
-    assert said == f"film.safetensors is damaged, or is of another format ({why}); record it again"
+    assert said == f"film.safetensors is damaged or in a different format ({why}); record it again"
     assert caught.value.__cause__ is error, "the original error is kept as the cause"
 
 
@@ -38,5 +38,5 @@ def test_an_interrupt_is_not_reported_as_a_damaged_file(stop: type[BaseException
     ("data", "read"), [(b"{", json.loads), (b"\x08\0\0\0\0\0\0\0{broken}", load), (b"\xff\xfe", bytes.decode)]
 )
 def test_errors_of_real_parsers(data: bytes, read) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(InputError, match=r"^x is damaged, or is of another format \(.+[^.]\); y"), parsing("x", "y"):
+    with pytest.raises(InputError, match=r"^x is damaged or in a different format \(.+[^.]\); y"), parsing("x", "y"):
         read(data)

@@ -42,9 +42,16 @@ def _named(pages: list[Path]) -> list[str]:
 
 
 WITH_PYTHON = [page for page in PAGES if "```python" in page.read_text(encoding="utf-8")]
+LONG_PAGES = ("my-question", "notebook", "long-text", "prune")  # seconds each: make test leaves them to make test-all
 
 
-@pytest.mark.parametrize("page", WITH_PYTHON, ids=_named(WITH_PYTHON))
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=name, marks=pytest.mark.slow if page.stem in LONG_PAGES else ())
+        for page, name in zip(WITH_PYTHON, _named(WITH_PYTHON), strict=True)
+    ],
+)
 def test_the_page_runs_and_prints_what_it_shows(
     page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from headscope.errors import InputError
 from headscope.files import UNFINISHED, atomic_folder, write_atomic
-from headscope.scan.shards import ScanFolder
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -133,16 +131,3 @@ def test_a_folder_that_cannot_be_written_leaves_no_files(tmp_path: Path, error: 
     with pytest.raises(InputError, match=rf"model could not be written: {said}; nothing was left there"):
         fill()
     assert list(tmp_path.iterdir()) == []
-
-
-NO_NAME = Path("one\0two")
-
-
-@pytest.mark.parametrize(
-    "write",
-    [lambda: write_atomic(NO_NAME, b"1"), lambda: atomic_folder(NO_NAME).__enter__(), lambda: ScanFolder(NO_NAME)],
-    ids=["file", "folder", "scan"],
-)
-def test_a_name_with_a_nul_is_refused(write: Callable[[], object]) -> None:
-    with pytest.raises(InputError, match=r"^'one\\x00two' holds a NUL character, which no name of a file has"):
-        write()

@@ -34,9 +34,7 @@ def test_writing_and_reading_gives_the_same_head(site: str, head: int) -> None:
 
 @pytest.mark.parametrize("name", ["", "5", "5.", ".1", "5.x", "5.-1", "5.²", "5.1.5 1"])
 def test_what_is_not_a_name_is_refused_with_an_example(name: str) -> None:
-    with pytest.raises(
-        HeadNameError, match=re.escape(f"{name!r} is not the name of a head; write SITE.HEAD, as in 5.1")
-    ):
+    with pytest.raises(HeadNameError, match=re.escape(f"{name!r} is not a head name; write LAYER.HEAD, such as 5.1")):
         Head.parse(name)
 
 

@@ -45,13 +45,12 @@ def test_the_figures_of_looks_and_scans_are_those_of_the_results() -> None:
     text = " ".join((ROOT / "README.md").read_text().split())
     assert (scan["model"], scan["context"]) == ("gpt2-shape", 1024)
     for said in (
-        f"takes {ms('gpt2', 1024, 'look')} for 1,024 tokens of GPT-2 small's shape in float32",
-        f"the plain pass takes {ms('gpt2', 1024, 'sdpa')} and eager attention with the same statistics "
-        f"{ms('gpt2', 1024, 'eager')}",
-        f"it takes {ms('llama-1b', 4096, 'look')}, the plain pass {ms('llama-1b', 4096, 'sdpa')} and eager attention "
-        f"{ms('llama-1b', 4096, 'eager')}",
-        f"{scan['tokens']:,} tokens with GPT-2 small's shape takes {scan['scan_s']:.1f} s, plain passes over them "
-        f"{scan['plain_s']:.1f} s",
+        "| GPT-2 small's shape, 1,024 tokens, float32 | "
+        f"{ms('gpt2', 1024, 'look')} | {ms('gpt2', 1024, 'sdpa')} | {ms('gpt2', 1024, 'eager')} |",
+        "| Llama 3.2 1B's shape, 4,096 tokens, bfloat16 | "
+        f"{ms('llama-1b', 4096, 'look')} | {ms('llama-1b', 4096, 'sdpa')} | {ms('llama-1b', 4096, 'eager')} |",
+        f"| scan of {scan['tokens']:,} tokens, GPT-2 small's shape | "
+        f"{scan['scan_s']:.1f} s | {scan['plain_s']:.1f} s | |",
     ):
         assert said in text, said
 
@@ -64,16 +63,19 @@ def test_the_gpu_figures_are_those_of_the_results() -> None:
         value = at[tokens, what]["time"]["median_ms"]
         return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
 
-    def both(what: str) -> str:
-        return f"{ms(32_768, what)} and {ms(131_072, what)} ms"
+    def row(tokens: int) -> str:
+        return (
+            f"| {tokens:,} | "
+            + " | ".join(f"{ms(tokens, what)} ms" for what in ("everything", "cudnn", "flash"))
+            + " | |"
+        )
 
     text = " ".join((ROOT / "README.md").read_text().split())
     ours, eager = at[8_192, "everything"], at[8_192, "eager"]
     for said in (
-        f"takes {ms(32_768, 'everything')} ms at 32,768 tokens and {ms(131_072, 'everything')} ms at 131,072",
-        f"cuDNN's attention alone takes {both('cudnn')}",
-        f"PyTorch's flash attention {both('flash')}",
-        f"takes {ms(8_192, 'eager')} ms and {eager['peak_mib'] / 1024:.1f} GiB at 8,192 tokens",
-        f"ours takes {ms(8_192, 'everything')} ms and {ours['peak_mib']:.0f} MiB",
+        row(32_768),
+        row(131_072),
+        f"| 8,192 | {ms(8_192, 'everything')} ms, {ours['peak_mib']:.0f} MiB | | | "
+        f"{ms(8_192, 'eager')} ms, {eager['peak_mib'] / 1024:.1f} GiB |",
     ):
         assert said in text, said

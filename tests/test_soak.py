@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
+
 import headscope
 from headscope.app.pages.microscope import Session
 from tests.app.conftest import small_model, word_tokenizer
@@ -23,6 +25,7 @@ from tests.soak import (
 )
 
 
+@pytest.mark.slow
 def test_every_kind_of_work_can_be_done(tmp_path: Path) -> None:
     record, chance = Record(), random.Random(0)
     with headscope.load(small_model(), word_tokenizer()) as scope, served(Session(scope)) as address:

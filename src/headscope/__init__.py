@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from headscope.attention.module import MultiHeadAttention
     from headscope.attention.questions import Question
     from headscope.heads.edits.ablate import ablate, force, scale
-    from headscope.heads.edits.hidden_keys import knock_out
-    from headscope.heads.edits.patch import patch
+    from headscope.heads.edits.hidden_keys import hide, knock_out
+    from headscope.heads.edits.patch import patch, steer
     from headscope.heads.edits.path import path
     from headscope.heads.film import TrainingRecorder
     from headscope.heads.look.sampling import Sampling
@@ -39,12 +39,14 @@ _HOMES = {
     "TrainingRecorder": "headscope.heads.film",
     "ablate": "headscope.heads.edits.ablate",
     "force": "headscope.heads.edits.ablate",
+    "hide": "headscope.heads.edits.hidden_keys",
     "knock_out": "headscope.heads.edits.hidden_keys",
     "load": "headscope.scope",
     "open_look": "headscope.scope",
     "patch": "headscope.heads.edits.patch",
     "path": "headscope.heads.edits.path",
     "scale": "headscope.heads.edits.ablate",
+    "steer": "headscope.heads.edits.patch",
     "show": "headscope.app.show",
     "token_class": "headscope.heads.questions.label_rules",
 }
@@ -62,6 +64,7 @@ __all__ = [
     "__version__",
     "ablate",
     "force",
+    "hide",
     "knock_out",
     "load",
     "open_look",
@@ -69,6 +72,7 @@ __all__ = [
     "path",
     "scale",
     "show",
+    "steer",
     "token_class",
 ]
 

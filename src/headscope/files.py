@@ -7,7 +7,6 @@ version is still there.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import stat
@@ -15,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from headscope.errors import HeadscopeError, InputError
 
@@ -28,15 +27,8 @@ _PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(o
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
-def refuse_nul(path: Path) -> None:
-    """Refuse a path that no system has: a name ends at its first NUL."""
-    if "\0" in str(path):
-        raise InputError(f"{str(path)!r} holds a NUL character, which no name of a file has; give another name")
-
-
 def write_atomic(path: Path, data: bytes, hint: str | None = None) -> None:
     """Write a file completely or not at all. A link is followed. ``hint`` ends the message of an error."""
-    refuse_nul(path)
     try:
         target = path.resolve() if path.is_symlink() else path
         if target.exists() and not (target.is_file() or target.is_dir()):
@@ -99,7 +91,6 @@ def _lock_file(file: IO[bytes], path: Path) -> bool:
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder to fill, and rename it to ``path`` at the end. ``path`` must be new or empty."""
-    refuse_nul(path)
     path = path.absolute()
     if path.resolve() == Path.cwd().resolve():
         raise InputError(f"{path} is the current folder and would be replaced; give a new one")
@@ -129,7 +120,6 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 @contextmanager
 def sole_writer(folder: Path, refusal: str) -> Iterator[None]:
     """Make a folder and hold it against other writers, who get the refusal; a new one that stays empty is removed."""
-    refuse_nul(folder)
     new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     held = _hold(folder.resolve())
@@ -148,8 +138,7 @@ def sole_writer(folder: Path, refusal: str) -> Iterator[None]:
 def _remove_abandoned(folder: Path) -> None:
     """Remove unfinished folders that no living process holds: what a kill left behind."""
     for part in folder.glob(f"*{UNFINISHED}"):
-        pid = part.name.removesuffix(UNFINISHED).rpartition(".")[2]
-        held = None if pid.isdecimal() and _alive(int(pid)) else _hold(part)
+        held = _hold(part)
         if held is not None:
             shutil.rmtree(part, ignore_errors=True)
             os.close(held)
@@ -173,16 +162,6 @@ def _hold(folder: Path) -> int | None:
     return handle
 
 
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:
-        return True
-    return True
-
-
 @contextmanager
 def parsing(what: str, hint: str) -> Iterator[None]:
     """Turn any exception while a stored file is parsed into an InputError that names the file and the way out."""
@@ -192,7 +171,7 @@ def parsing(what: str, hint: str) -> Iterator[None]:
         raise
     except Exception as error:  # parsers raise many kinds at a damaged file
         why = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-        raise InputError(f"{what} is damaged, or is of another format ({why}); {hint}") from error
+        raise InputError(f"{what} is damaged or in a different format ({why}); {hint}") from error
 
 
 def _flush(path: Path) -> None:
@@ -204,21 +183,3 @@ def _flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-class RepeatedKeyError(ValueError):
-    """An object of a JSON text has two values under one key."""
-
-
-def parse_json(text: str | bytes) -> Any:
-    """Parse JSON whose objects have one value per key: where there are two, programs disagree on which one counts."""
-    return json.loads(text, object_pairs_hook=_one_value_per_key)
-
-
-def _one_value_per_key(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    read: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in read and read[key] != value:
-            raise RepeatedKeyError(f"the key {key[:80]!r} has two values, {read[key]!r:.80} and {value!r:.80}")
-        read[key] = value
-    return read

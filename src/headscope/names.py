@@ -33,7 +33,7 @@ class Head:
         site, dot, head = written.strip().rpartition(".")
         if not dot or not site or not re.fullmatch("[0-9]{1,9}", head):
             raise HeadNameError(
-                f"{name!r} is not the name of a head; write SITE.HEAD, as in 5.1 (layer 5, head 1) or "
+                f"{name!r} is not a head name; write LAYER.HEAD, such as 5.1 for layer 5, head 1, or "
                 'decoder.5.cross.1; in Python "5.1" or (5, 1)'
             )
         return cls(site, int(head))

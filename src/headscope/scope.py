@@ -29,6 +29,7 @@ from headscope.names import Head, HeadName, ModelShape
 
 if TYPE_CHECKING:
     from headscope.heads.explain.circuit import Circuit
+    from headscope.heads.patching import Patching
     from headscope.heads.pruning import Pruned
     from headscope.heads.questions.label_rules import LabelRule
     from headscope.heads.questions.where import Where
@@ -91,6 +92,10 @@ class Scope:
         if isinstance(text, list) and text and all(isinstance(item, str | list | tuple) for item in text):
             return self._read_all([self._look(item) for item in text])
         return self._look(text).read()
+
+    def observe(self, text: Any) -> Look:
+        """Look at one text whose every head will be asked about: all are observed in the same pass."""
+        return self._look(text).observe()
 
     def steps(self, run: Callable[..., Any], options: StepOptions | None = None) -> StepLooks:
         """Run a function that calls the module once per step (a diffusion pipeline), and look at each of its steps.
@@ -157,6 +162,30 @@ class Scope:
         logit, the norm of a vector. Under the edits in force.
         """
         return importance(self.model, texts, how, edits=[edit.bound for edit in self._edits()], target=target)
+
+    def patching(
+        self,
+        clean: Any,
+        corrupted: Any,
+        metric: tuple[str | int, str | int] | Callable[[torch.Tensor], torch.Tensor],
+        at: str = "z",
+        by: Literal["head", "position"] = "head",
+        how: Literal["exact", "attribution"] = "exact",
+    ) -> Patching:
+        """Activation patching: put each head's z, or each position's value, of the clean text into the corrupted one.
+
+        ``metric``: a right and a wrong next token, or a function of logits ``[query, vocabulary]``. ``at``: ``"z"``, or
+        a point of the stream such as ``"resid_pre"`` or ``"mlp_out"``, by position. ``how="attribution"`` estimates all
+        effects from one gradient.
+        """
+        from headscope.heads.patching import patching
+
+        self._refuse_edits("patching")
+        ours, theirs = self.look(clean), self.look(corrupted)
+        if isinstance(metric, tuple):
+            right, wrong = (ours.token_id(token) for token in metric)
+            return patching(ours, theirs, lambda logits: logits[-1, right] - logits[-1, wrong], at, by, how)
+        return patching(ours, theirs, metric, at, by, how)
 
     def prune(
         self,

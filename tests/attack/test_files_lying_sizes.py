@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 import struct
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gguf
-import pyarrow.parquet as pq
 import pytest
 
 import headscope
 from headscope.errors import InputError, ModelError
-from headscope.scan import census_archive
 from headscope.scan.census import Census
-from headscope.scan.census_archive import FILES, archive_of
 from tests.attack.test_files_lying import joined, split
 from tests.fuzz.opening import census_folder, gguf_file
 
@@ -56,13 +51,10 @@ METADATA: dict[str, tuple[Callable[[GGUF], bytes], str]] = {
     "other KV heads": (lambda it: it.field("llama.attention.head_count_kv", 4), r"metadata says \(32, 32\)"),
     "narrower": (lambda it: it.field("llama.embedding_length", 16), r"embed_tokens.weight has shape \(97, 32\)"),
     "wider": (lambda it: it.field("llama.embedding_length", 64), r"metadata says \(97, 64\)"),
-    "a layer less": (lambda it: it.field("llama.block_count", 1), "claims 1 layers and holds weights of layer 1"),
     "a layer more": (lambda it: it.field("llama.block_count", 3), "lacks 9 of its weights"),
     "a smaller MLP": (lambda it: it.field("llama.feed_forward_length", 24), r"gate_proj.weight has shape \(48, 32\)"),
-    "a huge vocabulary": (lambda it: it.field("llama.vocab_size", 2**31 - 1), "claims 137,438,968,928 weights"),
+    "a huge vocabulary": (lambda it: it.field("llama.vocab_size", 2**31 - 1), "describes 137,438,968,928 weights"),
     "a smaller matrix": (lambda it: it.tensor(Q, "axis", 16), r"q_proj.weight has shape \(32, 16\), and the file's"),
-    "a larger matrix": (lambda it: it.tensor(Q, "axis", 64), r"attn_k.weight begins inside blk.0.attn_q.weight"),
-    "shared bytes": (lambda it: it.tensor(Q, "place", 0), r"attn_q.weight begins inside token_embd.weight"),
     "past the end": (lambda it: it.tensor(Q, "place", 2**40), "cannot be opened"),
     "another type": (lambda it: it.tensor(Q, "type", 99), "cannot be opened"),
 }
@@ -73,6 +65,21 @@ METADATA: dict[str, tuple[Callable[[GGUF], bytes], str]] = {
 def test_a_gguf_file_that_contradicts_itself_is_refused(written: GGUF, tmp_path: Path, lie: str) -> None:
     file, (change, why) = tmp_path / "small.gguf", METADATA[lie]
     file.write_bytes(change(written))
+    with pytest.raises(ModelError, match=why):
+        headscope.load(file)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (struct.pack("<IIQ", 9, 0, 2**60) + bytes(10), "its metadata go on past its 78 bytes"),  # an array of 2^60
+        (struct.pack("<IQ", 8, 2**60) + bytes(10), "its metadata go on past its 74 bytes"),  # a string
+        (struct.pack("<IQ", 8, 3) + b"\xff\xfe\x80" + bytes(64), "can't decode byte 0xff"),
+    ],
+)
+def test_gguf_whose_metadata_cannot_be_read_is_rejected(tmp_path: Path, value: bytes, why: str) -> None:
+    name, file = b"general.architecture", tmp_path / "small.gguf"
+    file.write_bytes(b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, len(name)) + name + value)
     with pytest.raises(ModelError, match=why):
         headscope.load(file)
 
@@ -92,14 +99,8 @@ def census(tmp_path_factory: pytest.TempPathFactory) -> Path:
 LAYOUTS: dict[str, tuple[dict[str, Any], str]] = {
     "more heads": ({"sites": [["0", 400], ["1", 4]]}, r"count|sums of a tally has shape .* and its axes make"),
     "a million million heads": ({"sites": [["0", 10**12]]}, "of a tally has shape"),
-    "negative heads": ({"sites": [["0", -4], ["1", 4]]}, "a tally with site 0=-4"),
-    "heads in letters": ({"sites": [["0", "four"]]}, "a tally with site 0='four'|violates type hint"),
-    "a site twice": ({"sites": [["0", 4], ["0", 4]]}, "'0' twice"),
     "fewer replicates": ({"replicates": 2}, "drawn_count of a tally has shape"),
-    "half a replicate": ({"replicates": 0.5}, r"replicates=0\.5"),
     "more examples": ({"examples": 10**9}, r"best\.score of a tally has shape"),
-    "no questions": ({"questions": []}, "nulls of 0 questions|of a tally has shape"),
-    "a question that is a number": ({"questions": [7], "nulls": []}, "the name 7|violates type hint"),
     "an unknown axis": ({"planes": 3}, "planes"),
 }
 
@@ -117,61 +118,10 @@ def test_a_tally_whose_axes_are_not_those_of_its_arrays_is_refused(census: Path,
         Census.load(folder)
 
 
-def other(column: str, value: Any) -> Callable[[list[dict[str, Any]]], None]:
-    return lambda rows: rows[0].update({column: value})
-
-
-EXAMPLES = {
-    "head": (other("head", "7.99"), r"its examples are of the head '7\.99', which it does not have"),
-    "question": (other("question", "who?"), r"of the question 'who\?'"),
-    "at": (other("at", 10**6), "an example's query is outside its tokens"),
-    "negative": (other("at", -3), "an example's query is outside its tokens"),
-    "no tokens": (other("tokens", None), "an example's query is outside its tokens"),
-}
-
-
-@pytest.mark.parametrize("lie", EXAMPLES)
-def test_examples_of_what_was_not_scanned_are_refused(census: Path, tmp_path: Path, lie: str) -> None:
-    folder, (change, why) = Path(shutil.copytree(census, tmp_path / "census")), EXAMPLES[lie]
-    table = pq.read_table(folder / "examples.parquet")
-    change(rows := table.to_pylist())
-    pq.write_table(type(table).from_pylist(rows, schema=table.schema), folder / "examples.parquet")
-    with pytest.raises(InputError, match=why):
-        Census.load(folder)
-
-
 @pytest.mark.parametrize("part", ["model", "corpus"])
 def test_a_recipe_without_its_parts_is_refused(census: Path, tmp_path: Path, part: str) -> None:
     folder = Path(shutil.copytree(census, tmp_path / "census"))
     recipe = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
     (folder / "recipe.json").write_text(json.dumps(recipe | {part: []}), encoding="utf-8")
-    with pytest.raises(InputError, match="is damaged, or is of another format"):
+    with pytest.raises(InputError, match="is damaged or in a different format"):
         Census.load(folder)
-
-
-def test_an_archive_that_unpacks_a_thousandfold_is_refused(
-    census: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(census_archive, "UNPACKED", 2**16)
-    files = {name: (census / name).read_bytes() for name in FILES}
-    (tmp_path / "good.zip").write_bytes(archive_of(files))
-    assert Census.load(tmp_path / "good.zip").rows
-    (tmp_path / "bomb.zip").write_bytes(archive_of(files | {"tally.safetensors": bytes(2**23)}))
-    with zipfile.ZipFile(io.BytesIO((tmp_path / "bomb.zip").read_bytes())) as archive:
-        assert archive.getinfo("tally.safetensors").compress_size < 2**14
-    with pytest.raises(InputError, match=r"says that it unpacks from [\d,]+ to 8,388,608 bytes; no census does"):
-        Census.load(tmp_path / "bomb.zip")
-
-
-def test_a_file_of_an_archive_may_have_the_bytes_that_any_file_may_have(
-    census: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = {name: (census / name).read_bytes() for name in FILES}
-    (tmp_path / "census.zip").write_bytes(archive_of(files))
-    largest = max(len(data) for data in files.values())
-    monkeypatch.setattr(census_archive, "MOST_UNPACKED", 0)
-    monkeypatch.setattr(census_archive, "UNPACKED", largest)
-    assert Census.load(tmp_path / "census.zip").rows
-    monkeypatch.setattr(census_archive, "UNPACKED", largest - 1)
-    with pytest.raises(InputError, match=rf"to {largest:,} bytes; no census does"):
-        Census.load(tmp_path / "census.zip")

@@ -11,8 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 import headscope
 from headscope.errors import InputError
-from headscope.models.inputs.bounded_encoding import BEGINNING, MOST_CHARACTERS
-from headscope.models.inputs.tokens import InputProcessor
+from headscope.models.inputs.tokens import BEGINNING, MOST_CHARACTERS, InputProcessor
 
 
 def processor(context: int | None = 64, **parts: Any) -> InputProcessor:

@@ -11,9 +11,7 @@ import pytest
 
 from headscope.errors import InputError
 from headscope.scan.census import Census
-from headscope.scan.corpus import file_hashes
-from headscope.scan.corpus.documents import Corpus
-from headscope.scan.corpus.file_hashes import FileHashes
+from headscope.scan.corpus.documents import Corpus, FileHashes
 from headscope.scan.options import ScanOptions
 from headscope.scan.run import scan
 from tests.scan.tiny import open_tiny
@@ -50,28 +48,6 @@ def test_a_corpus_with_the_same_name_and_size_but_another_text_is_another_scan(t
     old(corpus, TEXT, days=3)
     again = scan(open_tiny(), corpus, out=tmp_path / "out", options=OPTIONS)
     assert again.recipe == Census.load(tmp_path / "out").recipe, "the same text under another date is the same corpus"
-
-
-def test_a_file_that_did_not_change_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its times are old, as far as the cache is concerned."""
-    monkeypatch.setattr(file_hashes, "SETTLED_SECONDS", -1.0)
-    corpus, read = old(tmp_path / "corpus.txt", TEXT), []
-    hashes = FileHashes(tmp_path / "cache.json")
-    first = hashes.sha256([corpus, corpus], read.append)
-    assert first[0] == first[1]
-    again = FileHashes(tmp_path / "cache.json").sha256([corpus], read.append)
-    assert again == first[:1]
-    assert read == [len(TEXT)] * 2
-    old(corpus, OTHER)
-    assert FileHashes(tmp_path / "cache.json").sha256([corpus], read.append) != again
-    (tmp_path / "cache.json").write_text(json.dumps({str(corpus): [1, "x"]}), encoding="utf-8")
-    assert len(FileHashes(tmp_path / "cache.json").sha256([corpus], read.append)[0]) == 64, "a broken cache is no cache"
-
-
-def test_a_file_that_may_still_change_within_a_tick_is_not_trusted(tmp_path: Path) -> None:
-    (tmp_path / "corpus.txt").write_text(TEXT, encoding="utf-8")
-    FileHashes(tmp_path / "cache.json").sha256([tmp_path / "corpus.txt"], lambda _: None)
-    assert not (tmp_path / "cache.json").exists()
 
 
 def test_a_corpus_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
@@ -135,14 +111,3 @@ def test_no_two_lists_of_texts_have_one_hash() -> None:
     lists = (["a\0b", "c"], ["a", "b\0c"], ["a\0b\0c"], ["a", "b", "c"], ["a\0", "b", "c"])
     identities = [json.dumps(Corpus(texts).identity(FileHashes(), print)) for texts in lists]
     assert len(set(identities)) == len(lists)
-
-
-def test_a_scan_of_an_earlier_version_opens_and_says_why_it_is_not_resumed(tmp_path: Path) -> None:
-    corpus = old(tmp_path / "corpus.txt", TEXT)
-    scan(open_tiny(), corpus, out=tmp_path / "out", options=OPTIONS)
-    recipe = json.loads((tmp_path / "out/recipe.json").read_text(encoding="utf-8"))
-    del recipe["corpus"][0]["sha256"]
-    (tmp_path / "out/recipe.json").write_text(json.dumps(recipe), encoding="utf-8")
-    assert Census.load(tmp_path / "out").corpus_name == "corpus.txt"
-    with pytest.raises(InputError, match="earlier headscope, which kept no hash of its corpus"):
-        scan(open_tiny(), corpus, out=tmp_path / "out", options=OPTIONS)

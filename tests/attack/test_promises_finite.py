@@ -174,7 +174,7 @@ def test_a_model_with_such_scores_is_refused_by_site_and_opens_in_float64() -> N
     with torch.no_grad():
         model.layers[1].q_proj.weight.mul_(1e7)
     with headscope.load(model) as scope, pytest.raises(InputError, match=r"site 1: attention scores reach .*float64"):
-        scope.look([5, 6, 7, 8])
+        scope.look([5, 6, 7, 8]).pattern("1.1")
     with headscope.load(model.double()) as scope:
         weights = scope.look([5, 6, 7, 8]).pattern("1.1")
         torch.testing.assert_close(weights.sum(-1), torch.ones(4, dtype=weights.dtype), rtol=0, atol=1e-5)

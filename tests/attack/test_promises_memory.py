@@ -31,7 +31,13 @@ TEXTS: dict[str, Callable[[int], list[int]]] = {
     "two tokens": lambda n: [7, 8] * (n // 2),
     "a sentence": lambda n: (list(range(20, 50)) * n)[:n],
 }
-worst = pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
+worst = pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(text, id=name, marks=() if name == "two tokens" else pytest.mark.slow)
+        for name, text in TEXTS.items()
+    ],
+)
 
 
 def linear(work: Callable[[int], object]) -> bool:
@@ -130,7 +136,9 @@ def test_the_dense_backend_refuses_a_pattern_that_it_would_have_to_store() -> No
         observe(q, q, q, backend="dense")
 
 
-@pytest.mark.parametrize("text", ["a", "ab", "the cat sat on a mat; "])
+@pytest.mark.parametrize(
+    "text", ["ab", *(pytest.param(text, marks=pytest.mark.slow) for text in ("a", "the cat sat on a mat; "))]
+)
 def test_a_scan_takes_memory_in_proportion_to_its_context(text: str) -> None:
     model = open_tiny(context=LONG)
 

@@ -11,9 +11,9 @@ import torch
 
 from headscope.errors import InputError
 from headscope.heads.film import Film
-from headscope.lab.train import card
+from headscope.lab.train import training
 from headscope.lab.train.text_files import TextFile
-from headscope.lab.train.training import Progress, TrainingOptions, TrainingRun, prepare, train
+from headscope.lab.train.training import TrainingOptions, TrainingProgress, TrainingRun, prepare, train
 from tests.killing import in_a_fork
 
 STEPS = 24
@@ -51,6 +51,7 @@ class KilledRun(TrainingRun):
         return super()._advance(forward)
 
 
+@pytest.mark.quick
 @pytest.mark.slow
 @pytest.mark.parametrize("at", [0, 1, 7, STEPS - 1])
 def test_a_run_killed_at_a_step_of_the_film_ends_with_the_same_bytes(
@@ -68,11 +69,11 @@ def test_a_run_killed_at_a_step_of_the_film_ends_with_the_same_bytes(
     assert resumed.finished
     assert contents(resumed.folder) == contents(whole)
     assert Film.load(whole / "film.safetensors").series("step") == list(range(STEPS + 1))
-    assert (tmp_path / "model/README.md").read_text(encoding="utf-8").endswith(card.SAME + "\n")
+    assert (tmp_path / "model/README.md").read_text(encoding="utf-8").endswith(training.SAME + "\n")
 
 
 def test_a_run_resumed_on_another_machine_says_so_in_its_card(text: TextFile, tmp_path: Path) -> None:
-    def stop(progress: Progress) -> None:
+    def stop(progress: TrainingProgress) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -82,7 +83,7 @@ def test_a_run_resumed_on_another_machine_says_so_in_its_card(text: TextFile, tm
     run.save()
     resumed = train([text], tmp_path, TINY)
     said = (resumed.folder / "README.md").read_text(encoding="utf-8")
-    assert said.endswith(card.MOVED + "\n")
+    assert said.endswith(training.MOVED + "\n")
     assert f"from step {run.step}: cpu" in said
     assert "PyTorch 2.0, " in said
 

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from headscope.attention.cache import KVCache
 from headscope.attention.masks import Mask, causal, window
-from headscope.attention.module import MultiHeadAttention
+from headscope.attention.module import KVCache, MultiHeadAttention
 from headscope.attention.rope import Rope
 from headscope.errors import ShapeError
 

@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from headscope.attention import reference
-from headscope.attention.cache import KVCache
 from headscope.attention.masks import causal, dense
-from headscope.attention.module import MultiHeadAttention
+from headscope.attention.module import KVCache, MultiHeadAttention
 from headscope.attention.rope import Rope
 from headscope.errors import MaskError, ShapeError
 from tests.attention.cases import MASK_CASES, Case, assert_within_twice

@@ -18,6 +18,7 @@ def test_the_shipped_census_is_small_and_says_how_it_was_made():
     assert script.GENERATED.encode() in SHIPPED.read_bytes()[-200:]
 
 
+@pytest.mark.slow
 def test_the_shipped_census_is_the_scripts_own():
     shipped = Census.load(SHIPPED)
     with headscope.load() as scope:

@@ -29,6 +29,7 @@ def test_every_place_gives_one_other_program() -> None:
         assert different == 1
 
 
+@pytest.mark.slow
 def test_faults_are_drawn_by_seed() -> None:
     for package in PACKAGES:
         drawn = faults(package, 0)

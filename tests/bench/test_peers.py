@@ -43,7 +43,7 @@ def test_a_peer_that_is_better_is_named(table: ModuleType) -> None:
         "Where a peer is better:\n\n- one head off, 256 tokens: nnsight 0.50 of our time"
     )
     small = theirs | {"tool": "transformers", "peak_bytes": 20}
-    assert "nnsight 0.50 of our time; transformers (eager) 0.50 of our time, 0.20 of our bytes" in table._better(
+    assert "nnsight 0.50 of our time; transformers (eager) 0.50 of our time, 0.20 of our memory" in table._better(
         [ours, theirs, small]
     )
     assert table._better([ours, theirs | {"seconds": 2.0}]) == "No peer needs less than we do in any row."

@@ -70,7 +70,7 @@ def test_claims_are_checked_against_an_earlier_report(tmp_path: Path) -> None:
     ],
 )
 def test_an_earlier_report_is_not_shown_for_what_was_asked_of_another_model(words: list[str], named: str) -> None:
-    with pytest.raises(InputError, match=f"a finished test of embedded, .* leave out {named}, or leave out --report"):
+    with pytest.raises(InputError, match=f"a finished report on embedded, .* leave out {named}, or leave out --report"):
         run("heads", *words, "--report", str(REPORT))
 
 

@@ -12,9 +12,10 @@ from headscope.attention.engine import observe
 from headscope.attention.observer import Call, plain
 from headscope.errors import HeadscopeError
 from headscope.heads.explain.edge_patching import PatchedModel, all_edges, record, run_circuit
-from headscope.heads.explain.score_split import HeadScores
+from headscope.heads.explain.score_split import SplitScores
 from headscope.models.inputs.dummy_inputs import BATCH
 from headscope.models.protocol import OpenModel
+from headscope.models.selfcheck import TOLERANCE as REFUSED
 from headscope.models.selfcheck import relative_difference
 from headscope.models.structure.recorder import record_stream
 from headscope.names import Head
@@ -39,9 +40,9 @@ def split_of(opened: OpenModel, inputs: dict[str, Tensor]) -> tuple[str, str, fl
     for site, call in calls.items():
         seen = observe(call.q, call.k, call.v, scores=call.scores)
         head = seen.q.shape[1] - 1
-        source = pattern.Source(seen.q, seen.k, seen.logsumexp, seen.scores).only(head)
+        source = pattern.PatternSource(seen.q, seen.k, seen.logsumexp, seen.scores).only(head)
         try:
-            scores = HeadScores(stream, Head(site, head), call.k.shape[1] - 1, source)
+            scores = SplitScores(stream, Head(site, head), call.k.shape[1] - 1, source)
             errors = [_error(scores, row) for row in {0, scores.n_query // 2, scores.n_query - 1}]
         except HeadscopeError as error:
             refused.append(str(error).partition("\n")[0])
@@ -57,7 +58,7 @@ def _item(inputs: dict[str, Tensor], item: int) -> dict[str, Tensor]:
 
 
 def edges_of(opened: OpenModel, inputs: dict[str, Tensor]) -> float | None:
-    """How far a circuit of all edges is from the clean answer; None where no circuit of this model can be made."""
+    """How far a circuit of all edges is from the clean answer; None where circuits of this model are refused."""
     clean, corrupted = (_item(inputs, item) for item in range(2))
     try:
         patched = PatchedModel(opened)
@@ -66,10 +67,11 @@ def edges_of(opened: OpenModel, inputs: dict[str, Tensor]) -> float | None:
         return None
     whole = run_circuit(patched, clean, states[1], all_edges(*states))
     assert states[0].logits is not None
-    return relative_difference(whole, states[0].logits)
+    gap = relative_difference(whole, states[0].logits)
+    return gap if gap <= REFUSED[torch.float32] else None
 
 
-def _error(scores: HeadScores, query: int) -> float:
+def _error(scores: SplitScores, query: int) -> float:
     """The larger error of one row: of the pairs' sums against the scores, and of the pattern rebuilt from writers.
 
     Both are measured in units of what float32 rounds, where that is more than the tolerance.

@@ -30,7 +30,7 @@ def test_the_page_prints_the_numbers_of_the_film_it_is_given() -> None:
     text = page(made_film())
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:2] == "| "]
     assert rows == [
-        ["what", "at the start", "at its extreme", "half of the way at (million tokens)"],
+        ["what", "at the start", "at its best", "halfway at (million tokens)"],
         ["---"] * 4,
         ["previous-token score, best head", "0.00", "1.00", "1.0 – 2.0"],
         ["induction score, best head", "0.01", "0.90", "2.0 – 3.0"],

@@ -9,14 +9,14 @@ import torch
 from headscope.heads.questions.standard_questions import STANDARD
 from headscope.scan.corpus.packing import PackedRows, Piece
 from headscope.scan.labels import null_name
-from headscope.scan.tally.tally import Layout, Tally
+from headscope.scan.tally.tally import Tally, TallyLayout
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "scale.md").read_text(encoding="utf-8")
 
 
 def test_sizes_are_those_of_real_tallies_and_rows() -> None:
     sites = tuple((str(layer), 32) for layer in range(32))
-    layout = Layout(sites=sites, questions=STANDARD, nulls=tuple(map(null_name, STANDARD)), context=8192)
+    layout = TallyLayout(sites=sites, questions=STANDARD, nulls=tuple(map(null_name, STANDARD)), context=8192)
     tally = len(Tally.zero(layout).to_bytes())
     shards = -(-(10**9) // 2**23)
     pieces = tuple(Piece(row, start, start + 1024, row, start) for row in range(16) for start in range(0, 8192, 1024))

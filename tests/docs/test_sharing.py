@@ -43,9 +43,9 @@ def test_every_number_is_in_a_row_of_its_table() -> None:
 @pytest.mark.parametrize(("end", "one"), [(0.2, False), (0.99, False), (0.991, True), (1.0, True)])
 def test_heads_that_stay_equal_are_reported_as_one_head(end: float, one: bool) -> None:
     text = page(results(end))
-    assert ("They are still one head, paid for 3 times (both values found 76 % of the time)" in text) == one
-    assert (f"They share {100 * end:.0f} % of their attention at the end; both values found 76 %" in text) == (not one)
+    assert ("They are still one head at 3 times the cost (both values found 76% of the time)" in text) == one
+    assert (f"At the end their similarity is {100 * end:.0f}%; both values are found 76%" in text) == (not one)
 
 
 def test_spare_heads_are_counted() -> None:
-    assert "5 of 8 can go before accuracy falls by more than one point" in " ".join(page(results()).split())
+    assert "5 of 8 can be removed before accuracy falls by more than one point" in " ".join(page(results()).split())

@@ -12,7 +12,7 @@ from tests.e2e.reading import TEXT, Open, at, signed
 
 
 def field(page: Page, which: str) -> Locator:
-    names = {"toward": "The next token whose logit is split", "minus": "The token whose logit is taken away"}
+    names = {"toward": "The next token whose logit is split", "minus": "The token whose logit is subtracted"}
     return page.get_by_label(names[which])
 
 
@@ -43,7 +43,7 @@ def test_a_typed_token_and_a_difference_are_split_and_the_address_keeps_both(ope
     expect(field(page, "minus")).to_have_value("␣river")
     typed(page, "minus", "")
     shown(page, shares(scope, " road"))
-    page.get_by_role("button", name="The likeliest").click()
+    page.get_by_role("button", name="The most likely").click()
     shown(page, shares(scope, scope.look(TEXT).predictions(-1, 1)[0].token.text))
     assert "toward=" not in page.url
     assert "minus=" not in page.url
@@ -77,6 +77,8 @@ def test_a_saved_file_says_which_shares_it_holds(context: BrowserContext, scope:
     page = context.new_page()
     page.set_content(file.read_text(encoding="utf-8"))
     mix = page.get_by_role("region", name="Logit attribution")
-    expect(mix).to_contain_text("This file holds the shares of the likeliest next token. For any other, open the text")
+    expect(mix).to_contain_text(
+        "This file has only the contributions to the most likely next token. For any other, open"
+    )
     expect(mix.get_by_role("textbox")).to_have_count(0)
     expect(page.get_by_role("region", name="Next token").locator("button.word").first).to_be_disabled()

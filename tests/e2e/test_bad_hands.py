@@ -87,7 +87,7 @@ def test_a_model_that_runs_out_of_memory_says_so(open_page: Open, scope: Scope, 
     def full(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(type(scope), "look", full)
+    monkeypatch.setattr(type(scope), "observe", full)
     page.get_by_label("Sentence").fill("another lamp")
     expect(page.get_by_role("alert")).to_contain_text("There is not enough memory for this; try a shorter text")
     expect(page.get_by_role("application", name="Pattern of head 0.0")).to_be_visible()

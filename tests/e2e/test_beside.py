@@ -89,7 +89,7 @@ def test_an_encoder_reads_both_ways_and_its_output_moves(browser: Browser):
         page_on(browser, scope, fragment=at(head="1.2", token=3)) as page,
     ):
         look = scope.look(TEXT)
-        expect(page.get_by_text(re.compile(r"The output moves by [\d.]+ % of its largest number"))).to_be_visible()
+        expect(page.get_by_text(re.compile(r"The output changes by [\d.]+% of its largest number"))).to_be_visible()
         page.mouse.move(*cell(page, "1.2", 3, 11, len(look.tokens)))  # a later token: above the diagonal
         expect(page.locator("[data-tip]")).to_contain_text(short(float(look.weights("1.2")[3, 11]), 3))
         best = look.pattern("1.2")[3].sort(descending=True).values
@@ -116,7 +116,7 @@ def test_cross_attention_looks_from_one_text_at_another(browser: Browser):
 
 def test_heads_that_papers_speak_of_stand_beside_what_these_weights_show(browser: Browser):
     with load(small_model(), word_tokenizer(), name="gpt2") as scope, page_on(browser, scope, fragment=at()) as page:
-        claims = page.locator("details").filter(has_text="Papers speak of these heads")
+        claims = page.locator("details").filter(has_text="Papers describe these heads")
         claims.get_by_role("button", name="Head 0.1, duplicate token, not tested here").click()
         expect(page.get_by_role("heading", name="Head 0.1")).to_be_visible()
         expect(page.get_by_text("calls it duplicate token; these weights have not been tested for it")).to_be_visible()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 import torch
 from playwright.sync_api import expect
 
@@ -14,7 +13,6 @@ from headscope.scope import Scope
 from tests.e2e.reading import TEXT, Open, at, cell, per_cent, short, signed, tokens
 
 
-@pytest.mark.quick
 def test_a_click_on_a_cell_cuts_its_arrow_as_the_edit_says(open_page: Open, scope: Scope):
     page = open_page(at(head="1.4", token=9, compare=0))
     look = scope.look(TEXT)
@@ -30,7 +28,7 @@ def test_a_click_on_a_cell_cuts_its_arrow_as_the_edit_says(open_page: Open, scop
     again = open_page(page.url[page.url.index("#") :])
     edits = again.get_by_role("list", name="Edits")
     expect(edits).to_contain_text("cut")
-    edits.get_by_role("button", name=f"Mend 1.4 9 to {key}").click()
+    edits.get_by_role("button", name=f"Restore 1.4 9 to {key}").click()
     expect(again.locator("[data-kl]")).to_have_count(0)
     assert "cut=" not in again.url
 
@@ -69,7 +67,7 @@ def test_any_guess_can_be_asked_who_pushes_it_and_be_gone_on_with(open_page: Ope
     total = sum(share for head, share in shares.items() if head.site == "1")
     expect(page.locator("[data-share='all']")).to_have_text(signed(total))
     assert f"toward={second.id}" in page.url
-    page.get_by_role("button", name=f"Go on with {second.text.strip()}").click()
+    page.get_by_role("button", name=f"Continue with {second.text.strip()}").click()
     longer = scope.look(TEXT + second.text)
     expect(tokens(page).get_by_role("option")).to_have_count(len(longer.tokens))
     assert torch.equal(

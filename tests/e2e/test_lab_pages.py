@@ -84,7 +84,7 @@ def test_a_painted_cell_is_learned_at_once_by_mouse_and_by_keyboard(show: Show):
     assert float(page.locator("[data-hit='2']").inner_text()) == pytest.approx(crafted.heads[2].hit, abs=0.006)
     page.get_by_role("button", name="Look").click()
     page.get_by_role("listbox", name="Words").get_by_role("option", name="late").click()
-    expect(pattern).to_have_attribute("aria-label", re.compile("late reads road"))
+    expect(pattern).to_have_attribute("aria-label", re.compile("late attends to road"))
     page.get_by_role("button", name="Paint").click()
     pattern.focus()
     for key in ["ArrowUp"] * 10 + ["ArrowLeft"] * 10 + ["ArrowDown", "Space"]:
@@ -105,14 +105,14 @@ def test_a_painted_cell_is_dragged_or_keyed_to_a_share_and_the_head_reaches_it(s
     box = pattern.bounding_box()
     assert box
     cell = box["width"] / 11
-    for column in (2, 6):  # late should read horse and road
+    for column in (2, 6):  # late should attend to horse and road
         pattern.click(position={"x": (column + 0.5) * cell, "y": 10.5 * cell})
     told = page.locator("[data-wanted='2']")
-    expect(told).to_contain_text("late should read horse .50 + road .50 = 1")
+    expect(told).to_contain_text("late should attend to horse .50 + road .50 = 1")
     page.mouse.move(box["x"] + 6.5 * cell, box["y"] + 10.5 * cell)
     page.mouse.down()
     page.mouse.move(box["x"] + 6.5 * cell, box["y"] + 10.5 * cell - 24, steps=4)
-    expect(told).to_contain_text("late should read horse .20 + road .80 = 1")
+    expect(told).to_contain_text("late should attend to horse .20 + road .80 = 1")
     page.mouse.up()
     page.mouse.move(0, 0)
     trained(page)
@@ -121,14 +121,14 @@ def test_a_painted_cell_is_dragged_or_keyed_to_a_share_and_the_head_reaches_it(s
         targets = default_targets()
         painted = Target(targets[2].name, targets[2].asks, arrows, shares=shares)
         reached = craft(SENTENCE, [*targets[:2], painted, targets[3]]).trace(10).weights[2]
-        expect(told).to_contain_text(f"reads {short(float(reached[2]))} + {short(float(reached[6]))}")
+        expect(told).to_contain_text(f"attends to {short(float(reached[2]))} + {short(float(reached[6]))}")
         assert reached[[2, 6]].tolist() == pytest.approx(shares[1:], abs=0.02)
         for key in ("-", "Shift+ArrowDown"):
             pattern.press(key)
             trained(page)
     expect(pattern).to_have_attribute("aria-label", re.compile("late to road: painted, .60 of its row"))
     page.reload()
-    expect(told).to_contain_text("late should read horse .40 + road .60 = 1")
+    expect(told).to_contain_text("late should attend to horse .40 + road .60 = 1")
     page.get_by_role("button", name="Arrows of head 3 as a list").click()
     written = page.get_by_role("textbox", name="Arrows of head 3")
     expect(written).to_have_value(re.compile("late > horse 0.4, late > road 0.6"))
@@ -142,10 +142,12 @@ def test_shares_that_do_not_add_up_to_one_are_refused_and_the_last_heads_stay(sh
     line.fill("it > horse .8, it > road .4")
     line.press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("antecedent: the row of 'it' (8) adds up to 1.2")
-    expect(page.locator("[data-wanted='2']")).to_contain_text("it should read horse 1; reads")
+    expect(page.locator("[data-wanted='2']")).to_contain_text("it should attend to horse 1; attends to")
     line.fill("it > horse 80%, it > road")
     line.press("Enter")
-    expect(page.locator("[data-wanted='2']")).to_contain_text("it should read horse .80 + road .20 = 1; reads .")
+    expect(page.locator("[data-wanted='2']")).to_contain_text(
+        "it should attend to horse .80 + road .20 = 1; attends to ."
+    )
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
@@ -166,7 +168,7 @@ def test_a_sentence_that_cannot_be_used_leaves_the_last_picture(show: Show):
     trained(page)
     expect(page.get_by_role("alert")).to_have_count(0)
     expect(page.get_by_role("application", name="Pronoun to antecedent")).to_have_attribute(
-        "aria-label", re.compile("it reads donkey")
+        "aria-label", re.compile("it attends to donkey")
     )
 
 
@@ -213,7 +215,7 @@ def test_shares_that_do_not_add_up_are_said_and_can_be_shared_out(show: Show):
     typed.fill("0.9")
     typed.press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("The shares of head 2 add up to 1.35; they must add up to 1")
-    page.get_by_role("button", name=".35 too much: share it out").click()
+    page.get_by_role("button", name=".35 too much: rescale to 1").click()
     expect(page.get_by_role("alert")).to_have_count(0)
 
 

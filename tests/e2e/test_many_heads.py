@@ -69,13 +69,13 @@ def test_a_thousand_heads_are_shades_under_a_loupe(page: Page, many: tuple[Sessi
 def test_shades_say_what_they_stand_for(page: Page, many: tuple[Session, str]):
     _, address = many
     page.goto(f"{address}{at(head='7.5')}")
-    expect(page.get_by_text("The darker, the more a head pushes")).to_be_visible()
+    expect(page.get_by_text("The darker, the more a head raises")).to_be_visible()
 
 
 def test_a_census_of_a_thousand_heads_begins_with_a_screenful(page: Page, many: tuple[Session, str]):
     _, address = many
     page.goto(f"{address}#census")
-    expect(page.get_by_text("of 1,024 stand clear of their null")).to_be_visible()
+    expect(page.get_by_text("of 1,024 heads score clearly above chance")).to_be_visible()
     rows = page.get_by_role("row")
     expect(rows).to_have_count(26)
     page.get_by_role("button", name="999 more heads").click()

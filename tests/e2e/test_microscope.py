@@ -44,7 +44,7 @@ def test_hovering_a_cell_says_its_weight(open_page: Open, scope: Scope):
     look = scope.look(TEXT)
     cell = box["width"] / len(look.tokens)
     page.mouse.move(box["x"] + 4.5 * cell, box["y"] + 9.5 * cell)
-    said = f"reads {look.tokens[4].text.strip()} {short(float(look.weights('1.2')[9, 4]), 3)}"
+    said = f"attends to {look.tokens[4].text.strip()} {short(float(look.weights('1.2')[9, 4]), 3)}"
     expect(matrix.locator("[data-tip]")).to_contain_text(said)
 
 
@@ -82,6 +82,7 @@ def test_the_output_mix_shows_the_scopes_shares_and_their_sum(open_page: Open, s
     expect(page.locator("[data-share='all']")).to_have_text(signed(sum(of_layer.values())))
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("how", ["zero", "mean"])
 def test_a_head_switched_off_changes_the_prediction_as_an_edit_says(open_page: Open, scope: Scope, how: str):
     page = open_page(at(head="1.4", token=9, compare=0))
@@ -129,7 +130,7 @@ def test_who_reads_a_token_and_through_which_measure(open_page: Open, scope: Sco
     page = open_page(at(head="1.2", token=3))
     look = scope.look(TEXT)
     pattern, norms = look.pattern("1.2"), look.value_norms("1.2")
-    page.get_by_role("button", name="is read by").click()
+    page.get_by_role("button", name="is attended to by").click()
     best, places = pattern[:, 3].topk(5)
     expect(page.locator(".inspector .number")).to_have_text([short(float(weight), 3) for weight in best])
     words = [token.text.strip() for token in look.tokens]
@@ -162,7 +163,7 @@ def test_a_shared_address_restores_the_view(open_page: Open):
     second = open_page(first.url[first.url.index("#") :])
     for page in (first, second):
         expect(tokens(page).get_by_role("option").nth(4)).to_have_attribute("aria-selected", "true")
-        expect(page.get_by_role("switch", name="first token aside")).to_have_attribute("aria-checked", "true")
+        expect(page.get_by_role("switch", name="hide first token")).to_have_attribute("aria-checked", "true")
         expect(page.get_by_label("Show")).to_have_value("first")
     assert first.url == second.url
 
@@ -222,7 +223,7 @@ def test_every_picture_is_saved_as_numbers_and_as_a_picture(open_page: Open, sco
     for what, kind, start in (
         ("this pattern", "html", b"<!doctype html>"),
         ("the grid", "png", b"\x89PNG"),
-        ("the answers", "svg", b"<svg "),
+        ("the scores", "svg", b"<svg "),
         ("the logit attribution", "png", b"\x89PNG"),
         ("the next tokens", "csv", b'"token","id"'),
     ):  # a browser stops a page that saves much more at once
@@ -252,8 +253,8 @@ def test_a_saved_page_opens_from_disk_without_a_network(browser: Browser, scope:
     expect(page.locator(".inspector .number").first).to_have_text(short(best, 3))
     expect(page.locator("[data-guess]").first).to_have_text(per_cent(look.predictions(9, 1)[0].probability))
     expect(page.get_by_label("Sentence")).to_be_disabled()
-    expect(page.get_by_text("Heads cannot be switched off in a saved file")).to_be_visible()
-    expect(page.get_by_text("This file holds the logit attribution after the last token only.")).to_be_visible()
+    expect(page.get_by_text("You cannot switch heads off in a saved file")).to_be_visible()
+    expect(page.get_by_text("This file has the logit attribution only for the last token.")).to_be_visible()
     tokens(page).get_by_role("option").last.click()
     expect(page.locator("[data-share='all']")).to_be_visible()
     assert errors == []
@@ -309,14 +310,16 @@ def test_the_best_induction_head_is_named_with_its_score(open_page: Open, sessio
     said = f"attention there {short(piece.score)} next best {short(piece.rival)}"
     expect(card.get_by_role("img", name=said)).to_be_visible()
     expect(card).to_contain_text("In-context Learning and Induction Heads")
-    expect(page.get_by_text(f"{roles.named} of 64 heads have a name")).to_be_visible()
+    expect(page.get_by_text(f"{roles.named} of 64 heads have a role")).to_be_visible()
     named = sum(found.role == "induction" for found in roles.findings)
     page.get_by_label("Show").select_option("role:induction")
     roles_of = {
         found.head: {other.role for other in roles.findings if other.head == found.head} for found in roles.findings
     }
     only = sum(each == {"induction"} for each in roles_of.values())
-    expect(page.get_by_text(f"{named} of 64 heads earned this name, {only} of them no other.")).to_be_visible()
+    expect(
+        page.get_by_text(f"{named} of 64 heads passed the test for this role; {only} of them have no other role.")
+    ).to_be_visible()
 
 
 def test_a_card_says_of_each_number_which_text_it_is_of(open_page: Open, session: Session):
@@ -337,7 +340,7 @@ def test_a_head_without_a_name_is_called_so(open_page: Open, session: Session, s
     named = {found.head for found in roles.findings}
     nobody = next(str(head) for head in scope.shape.heads() if str(head) not in named)
     page = open_page(at(head=nobody))
-    expect(page.get_by_role("heading", name="No name")).to_be_visible()
+    expect(page.get_by_role("heading", name="No role")).to_be_visible()
     expect(page.get_by_text(f"like {roles.without - 1} other heads of 64")).to_be_visible()
 
 
@@ -346,5 +349,5 @@ def test_heads_nobody_has_tested_are_tested_by_a_click(browser: Browser):
         page = browser.new_page()
         page.goto(f"{address}{at(head='0.0')}")
         page.get_by_role("button", name="Test this model’s heads").click()
-        expect(page.get_by_text(re.compile(r"of 12 heads have a name|heads have none"))).to_be_visible()
+        expect(page.get_by_text(re.compile(r"of 12 heads have a role|heads have none"))).to_be_visible()
         page.close()

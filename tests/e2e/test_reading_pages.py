@@ -233,7 +233,7 @@ def test_two_censuses_are_compared(show: Show, folders: list[Path]):
     changes = compare(*folders).of("induction")
     expect(page.get_by_role("rowheader").first).to_have_text(str(changes[0].head))
     clear = sum(change.clear for change in changes)
-    expect(page.locator("[data-moved]")).to_contain_text(f"{clear} of {len(changes)} clearly")
+    expect(page.locator("[data-moved]")).to_contain_text(f"{clear} of {len(changes)} changed clearly")
     assert "against=2" in page.url
 
 

@@ -51,7 +51,7 @@ def check_looks_on_both_paths() -> None:
             together = [scope.look(texts[0]), *scope.look(texts)[1:]]
             assert not any(look.cache.sites for look in together)
             with one_by_one():
-                alone = [scope.look(text) for text in texts]
+                alone = [scope.observe(text) for text in texts]
             assert all(look.cache.sites for look in alone)
             for ours, theirs in zip(together, alone, strict=True):
                 _assert_equal_looks(ours, theirs)

@@ -68,7 +68,7 @@ def one_by_one(scope: Scope, monkeypatch: pytest.MonkeyPatch) -> list[Look]:
     """The looks of the texts with every layer observed in the pass."""
     with monkeypatch.context() as changed:
         changed.setenv("TRITON_INTERPRET", "0")  # no kernel: every site in the pass, on the CPU
-        looks = [scope.look(text) for text in TEXTS]
+        looks = [scope.observe(text) for text in TEXTS]
         assert all(look.cache.sites for look in looks)
     return looks
 

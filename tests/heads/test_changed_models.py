@@ -13,7 +13,7 @@ import headscope
 from headscope import ablate
 from headscope.errors import InputError, ModelError
 from headscope.heads.look.look import Look
-from headscope.heads.roles.shuffled_weights import shuffled_weights
+from headscope.heads.roles.run import shuffled_weights
 from headscope.scope import Scope
 from tests.heads.explain.families import FAMILIES, IDS
 from tests.models import tiny
@@ -61,7 +61,7 @@ def test_looks_under_edits_and_of_a_batch_are_not_read_on_with_other_weights(lla
     (one, _) = llama.look([TEXT[:5], TEXT])
     change(llama)
     with pytest.raises(InputError, match="its weights have been changed"):
-        under_edit.pattern("1.1")
+        under_edit.contributions(-1)
     with pytest.raises(InputError, match="its weights have been changed"):
         one.contributions(-1)
 

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 import headscope
 from headscope.errors import InputError
 from headscope.heads import film
-from headscope.heads.film import Film, TrainingRecorder, film_steps, in_context_loss
+from headscope.heads.film import Film, TrainingRecorder, _in_context_loss, film_steps
 from headscope.heads.questions.standard_questions import STANDARD
 from headscope.heads.roles.probes.repeat_probe import RepeatProbe
 from headscope.lab.train.gpt import GPT, GPTConfig
@@ -88,12 +88,12 @@ def test_recording_takes_no_more_than_its_share_of_the_time(monkeypatch: pytest.
 
 def test_a_transformers_model_gives_the_film_of_our_own_with_the_same_weights() -> None:
     transformers = pytest.importorskip("transformers")
-    from headscope.lab.train.llama_folder import llama_config, to_llama
+    from headscope.lab.train.llama_folder import _to_llama, llama_config
 
     ours = recorder()
     config = transformers.LlamaConfig(**llama_config(ours.model.config, torch.float32))  # type: ignore[arg-type]
     theirs = transformers.LlamaForCausalLM(config)
-    theirs.load_state_dict({to_llama(name): weight for name, weight in ours.model.named_parameters()}, strict=False)
+    theirs.load_state_dict({_to_llama(name): weight for name, weight in ours.model.named_parameters()}, strict=False)
     before = theirs.config._attn_implementation
     other = TrainingRecorder(theirs, text=ours.text, probe=PROBE)
     ours.record(1)
@@ -116,7 +116,7 @@ def test_early_and_late_losses_are_those_around_the_50th_and_500th_token(
     tokens = long_rows(length)
     logits = torch.randn(2, length, 60, generator=torch.Generator().manual_seed(4))
     surprise = -logits[:, :-1].log_softmax(-1).gather(2, tokens[:, 1:, None])[..., 0]
-    found = in_context_loss(logits, tokens)
+    found = _in_context_loss(logits, tokens)
     assert found == {
         "text_loss": pytest.approx(float(surprise.mean()), abs=1e-5),
         "early_loss": pytest.approx(float(surprise[:, slice(*early)].mean()), abs=1e-5),
@@ -132,7 +132,7 @@ def test_a_point_has_the_losses_of_the_model_at_that_step() -> None:
     with torch.no_grad():
         logits = made.model(made.text)
         copies = PROBE.losses(made.model(made.repeated), made.repeated)
-    assert point.text_loss == pytest.approx(in_context_loss(logits, made.text)["text_loss"], abs=1e-5)
+    assert point.text_loss == pytest.approx(_in_context_loss(logits, made.text)["text_loss"], abs=1e-5)
     assert (point.first_copy, point.second_copy) == pytest.approx((copies.first, copies.second), abs=1e-5)
 
 
@@ -204,7 +204,7 @@ def test_a_file_that_is_no_film_is_refused(
 ) -> None:
     save_file(arrays, tmp_path / "f.safetensors", metadata=about)
     with pytest.raises(
-        InputError, match=r"f\.safetensors is damaged, or is of another format .*; record the film again"
+        InputError, match=r"f\.safetensors is damaged or in a different format .*; record the film again"
     ):
         Film.load(tmp_path / "f.safetensors")
 

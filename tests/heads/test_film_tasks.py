@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from headscope.heads.film import Film, TrainingRecorder
-from headscope.heads.film_tasks import FilmTask, TaskText, measure
+from headscope.heads.film import Film, FilmTask, TaskText, TrainingRecorder, measure
 from headscope.heads.roles.probes.repeat_probe import RepeatProbe
 from headscope.lab.train.gpt import GPT, GPTConfig
 

@@ -19,8 +19,9 @@ from torch import Tensor
 import headscope
 from headscope.attention.observer import Call, observing, plain
 from headscope.heads.film import Film
+from headscope.heads.questions.head_scores import QuestionScores, head_scores
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.heads.roles.probes.repeat_probe import CopyLoss, HeadScores, RepeatProbe, head_scores
+from headscope.heads.roles.probes.repeat_probe import RepeatProbe, _CopyLoss
 from headscope.lab.train.gpt import GPT
 from headscope.lab.train.llama_folder import load_folder
 from headscope.lab.train.tokenizer import load_tokenizer
@@ -36,7 +37,7 @@ def model() -> GPT:
 
 
 @pytest.fixture(scope="module")
-def scores(model: GPT) -> HeadScores:
+def scores(model: GPT) -> QuestionScores:
     return head_scores(model, PROBE.tokens())[0]
 
 
@@ -63,7 +64,7 @@ def test_it_is_small_enough_to_ship() -> None:
     assert max(sizes.values()) < 16_000_000
 
 
-def test_it_has_induction_previous_token_and_first_token_heads(scores: HeadScores) -> None:
+def test_it_has_induction_previous_token_and_first_token_heads(scores: QuestionScores) -> None:
     assert scores.best("induction")[1] >= 0.7
     assert scores.best("previous")[1] >= 0.8
     assert scores.best("first")[1] >= 0.9
@@ -86,13 +87,15 @@ def without(model: GPT, heads: set[str]) -> Iterator[None]:
 
 
 @torch.no_grad()
-def copies(model: GPT, heads: set[str]) -> CopyLoss:
+def copies(model: GPT, heads: set[str]) -> _CopyLoss:
     tokens = PROBE.tokens()
     with without(model, heads):
         return PROBE.losses(model(tokens), tokens)
 
 
-def test_ablating_the_induction_heads_undoes_the_gain_and_random_heads_do_not(model: GPT, scores: HeadScores) -> None:
+def test_ablating_the_induction_heads_undoes_the_gain_and_random_heads_do_not(
+    model: GPT, scores: QuestionScores
+) -> None:
     whole = copies(model, set())
     assert whole.gain >= 5.0
     chosen = {head for head, score in zip(scores.heads, scores.mean("induction"), strict=True) if score >= 0.5}
@@ -129,7 +132,7 @@ def test_common_names_are_single_tokens() -> None:
     assert all(len(tokenizer.encode(" " + name, add_special_tokens=False).ids) == 1 for name in WOMEN + MEN)
 
 
-def test_the_film_holds_the_whole_run(scores: HeadScores) -> None:
+def test_the_film_holds_the_whole_run(scores: QuestionScores) -> None:
     film = Film.load(FOLDER / "film.safetensors")
     assert len(film.points) >= 60
     assert film.heads == scores.heads
@@ -151,6 +154,7 @@ def test_the_last_point_of_the_film_is_the_model_that_ships(model: GPT) -> None:
     )
 
 
+@pytest.mark.slow
 def test_it_reads_four_times_what_it_was_trained_on_and_says_so() -> None:
     import headscope
 

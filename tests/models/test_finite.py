@@ -34,7 +34,7 @@ def test_the_extreme_of_a_tensor_is_its_largest_absolute_value() -> None:
     extremes = Extremes()
     extremes.add("one", torch.tensor([1.0, -3.0, 2.0]))
     extremes.add("one", torch.tensor([2.5]))
-    extremes.hold("half", torch.tensor([0.5], dtype=torch.float16))
+    extremes.add("half", torch.tensor([0.5], dtype=torch.float16))
     extremes.add("nan", torch.tensor([5.0, math.nan]))
     extremes.add("empty", torch.zeros(0))
     extremes.add("whole", torch.tensor([9]))

@@ -98,7 +98,6 @@ def test_projections_and_modules_are_those_of_the_module() -> None:
     assert (opened.query_weight("1").shape, opened.value_weight("1").shape) == ((4, 16, 4), (2, 16, 4))
     assert opened.output_matrix("1") is layer.o_proj
     assert opened.site_modules() == {"0": model.layers[0], "1": layer}
-    assert opened._writers() == {"0": model.layers[0].o_proj, "1": layer.o_proj}
     assert (opened.shape.vocabulary, opened.shape.context, opened.shape.d_model) == (13, None, 16)
     opened.close()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -81,30 +79,6 @@ def test_a_site_that_cannot_be_split_is_refused_before_the_pass() -> None:
     with pytest.raises(HeadNameError, match=r"^9: this model has the sites 0, 1"):
         opened.run(INPUTS, see, outputs=["0", "9"])
     assert ran == []
-    opened.close()
-
-
-def test_a_pass_runs_inside_what_its_observer_asks_for() -> None:
-    opened = open_model(tiny.llama())
-    inside: list[bool] = []
-
-    class Observer:
-        open = False
-
-        @contextmanager
-        def during(self) -> Iterator[None]:
-            self.open = True
-            yield
-            self.open = False
-
-        def __call__(self, site: str, call: Call) -> torch.Tensor:
-            inside.append(self.open)
-            return plain(call)
-
-    observer = Observer()
-    opened.run(INPUTS, observer)
-    assert inside == [True, True]
-    assert not observer.open
     opened.close()
 
 

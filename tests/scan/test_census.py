@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 from headscope.cli import app
 from headscope.errors import InputError
 from headscope.models.native import NativeModel
-from headscope.scan.census import Census
-from headscope.scan.census_archive import FILES, archive_of, read_census
+from headscope.scan.census import FILES, Census, archive_of, read_census
 from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions
 from headscope.scan.run import scan
@@ -91,17 +90,30 @@ def test_the_page_is_small_needs_no_network_and_shows_text_as_text(folder: Path)
     assert "weights_sha256" in page
 
 
+@pytest.mark.parametrize("name", ["tally.safetensors", "examples.parquet"])
+def test_census_with_one_flipped_bit_is_rejected(folder: Path, tmp_path: Path, name: str) -> None:
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    data = bytearray((folder / name).read_bytes())
+    data[-9] ^= 4  # among the last numbers
+    (tmp_path / name).write_bytes(bytes(data))
+    with pytest.raises(InputError, match="scan again"):
+        Census.load(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["tally.safetensors", "examples.parquet", "recipe.json"])
 def test_a_census_with_a_damaged_file_is_refused(folder: Path, tmp_path: Path, name: str) -> None:
     for file in folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / name).write_bytes((folder / name).read_bytes()[:-40])
-    with pytest.raises(InputError, match="is damaged, or is of another format"):
+    with pytest.raises(InputError, match="is damaged or in a different format"):
         Census.load(tmp_path)
 
 
+@pytest.mark.filterwarnings("ignore:.*without digests of its data")
 def test_an_old_census_loads_with_the_numbers_it_was_written_with() -> None:
-    census = Census.load(OLD)
+    with pytest.warns(UserWarning, match="without digests of its data: not verified"):
+        census = Census.load(OLD)
     assert repr(census) == "Census(tiny: 4 heads, 5 questions, 479 tokens in 3 documents)"
     stored = pq.read_table(OLD / "census.parquet")
     made = census.to_arrow()
@@ -113,6 +125,7 @@ def test_an_old_census_loads_with_the_numbers_it_was_written_with() -> None:
     assert census.examples().equals(pq.read_table(OLD / "examples.parquet"))
 
 
+@pytest.mark.filterwarnings("ignore:.*without digests of its data")
 def test_the_command_compares_an_old_census_with_a_new_one(tmp_path: Path) -> None:
     scan(open_tiny(seed=1), texts(3), out=tmp_path / "new", options=ScanOptions(context=32, replicates=3, threads=1))
     printed = CliRunner().invoke(app, ["compare", str(OLD), str(tmp_path / "new"), "--json"])
@@ -154,27 +167,19 @@ def test_a_missing_file_is_named(tmp_path: Path, missing: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("packed", "size", "said"),
+    ("size", "said"),
     [
-        (1, 2**26, None),
-        (1, 2**26 + 1, r"unpacks from 1 to 67,108,865 bytes; no census does"),
-        (67_108, 2**26 + 1, r"unpacks from 67,108 to 67,108,865 bytes; no census does"),
-        (67_109, 2**26 + 1, None),
-        (100_000, 10**8, None),
-        (100_000, 10**8 + 1, r"unpacks from 100,000 to 100,000,001 bytes; no census does"),
-        (2**31, 2**31, None),
-        (2**31, 2**31 + 1, r"has 2,147,483,649 bytes; a census's files have at most 2,147,483,648"),
+        (2**31, None),
+        (2**31 + 1, r"has 2,147,483,649 bytes; a census's files have at most 2,147,483,648"),
     ],
 )
-def test_a_file_that_says_it_unpacks_a_thousandfold_or_to_more_than_2_gib_is_refused(
-    tmp_path: Path, packed: int, size: int, said: str | None
-) -> None:
+def test_a_file_that_says_it_unpacks_to_more_than_2_gib_is_refused(tmp_path: Path, size: int, said: str | None) -> None:
     """The archive lies about its last file; one that is not refused for its sizes is then found to be damaged."""
     data = bytearray(archive_of(CONTENT))
     entry = data.rindex(b"PK\x01\x02")
-    struct.pack_into("<II", data, entry + 20, packed, size)
+    struct.pack_into("<II", data, entry + 20, size, size)
     local = data.rindex(b"PK\x03\x04")
     data[local + 30] ^= 1  # another name than in the directory, so that nothing is unpacked
     (file := tmp_path / "census.zip").write_bytes(data)
-    with pytest.raises(InputError, match=said or "is damaged, or is of another format"):
+    with pytest.raises(InputError, match=said or "is damaged or in a different format"):
         read_census(file)

@@ -11,14 +11,13 @@ import pytest
 import torch
 
 from headscope.heads.questions.label_rules import token_class
-from headscope.scan.census import Census
-from headscope.scan.census_page import DESCRIPTIONS, TOP_HEADS, census_page
+from headscope.scan.census import DESCRIPTIONS, TOP_HEADS, Census, census_page
 from headscope.scan.options import ScanOptions
-from headscope.scan.recipe import Recipe
 from headscope.scan.run import scan
+from headscope.scan.shards import Recipe
 from headscope.scan.tally.examples import BEFORE
 from headscope.scan.tally.reduction import TRAITS
-from headscope.scan.tally.tally import Layout, Tally
+from headscope.scan.tally.tally import Tally, TallyLayout
 from tests.scan.tiny import open_tiny, texts
 
 NASTY = "</script><script>alert(1)</script> {{data}} {{recipe}} <b>&amp;\n" * 3
@@ -103,7 +102,9 @@ def test_the_top_heads_of_each_question_are_shown_with_their_examples(census: Ce
 
 
 def test_examples_are_listed_with_the_tokens_around_them() -> None:
-    tally = Tally.zero(Layout(sites=(("0", 2), ("1", 1)), questions=("first", "previous"), replicates=2, examples=2))
+    tally = Tally.zero(
+        TallyLayout(sites=(("0", 2), ("1", 1)), questions=("first", "previous"), replicates=2, examples=2)
+    )
     places = {(0, 1, 0): (0, 3, 1, "abcd", 2), (0, 1, 1): (7, 0, 0, "xy", 0), (1, 2, 0): (0, 1, 1, "éz", 1)}
     for slot, (document, position, key, text, at) in places.items():
         parts = (tally.examples.score, tally.examples.document, tally.examples.position, tally.examples.key)

@@ -11,9 +11,9 @@ from headscope.heads.questions.label_rules import token_class
 from headscope.scan.census import Census
 from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions
-from headscope.scan.recipe import Recipe
 from headscope.scan.run import scan
-from headscope.scan.tally.tally import Layout, Tally
+from headscope.scan.shards import Recipe
+from headscope.scan.tally.tally import Tally, TallyLayout
 from tests.scan.tiny import open_tiny, texts
 
 OPTIONS: dict[str, Any] = {"threads": 1, "context": 48, "examples": 1}
@@ -71,7 +71,7 @@ def test_each_census_is_named_by_its_model_and_corpus(before: Census, corpus: li
 
 def reached(*sites: int) -> Census:
     """A census of three sites with two, one and two heads, of which these were reached."""
-    layout = Layout(sites=(("0", 2), ("1", 1), ("2", 2)), questions=("first",), replicates=3, examples=1)
+    layout = TallyLayout(sites=(("0", 2), ("1", 1), ("2", 2)), questions=("first",), replicates=3, examples=1)
     tally = Tally.zero(layout)
     for part in (tally.sums, tally.drawn_sums):
         part += torch.rand(part.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(len(sites)))

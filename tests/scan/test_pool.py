@@ -22,9 +22,8 @@ from headscope.scan.corpus.packing import PackedRows, RowFormat, pack
 from headscope.scan.measure import Advance, Plan
 from headscope.scan.options import ScanOptions
 from headscope.scan.pool import WorkerLostError, WorkerPool, WorkerSetup
-from headscope.scan.recipe import device_name
 from headscope.scan.run import scan
-from headscope.scan.shards import ScanFolder
+from headscope.scan.shards import ScanFolder, device_name
 from tests.scan.test_resume import content
 from tests.scan.tiny import open_tiny, texts
 

@@ -1,4 +1,4 @@
-"""Two Ray workers, one of them killed, give the bytes of one process."""
+"""Two Ray workers, one of them killed, give the bytes of one process; a Ray that is not there is reported."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def named(process):
 def write(self, path, data):
     plain(self, path, data)
     if path.name.endswith(".tally.safetensors") and not killed:
-        worker = next(child for child in psutil.Process().children(recursive=True) if "ScanWorker" in named(child))
+        worker = next(child for child in psutil.Process().children(recursive=True) if "ScanActor" in named(child))
         killed.append(worker.pid)
         os.kill(worker.pid, signal.SIGKILL)
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from headscope.errors import InputError
-from headscope.scan.recipe import SCHEMA_VERSION, Recipe
+from headscope.scan.shards import SCHEMA_VERSION, Recipe
 
 DATA = {"schema_version": SCHEMA_VERSION, "context": 128, "model": {"name": "m", "sites": {"0": 2}}, "corpus": ["a"]}
 

@@ -11,9 +11,8 @@ import pytest
 
 from headscope.errors import InputError
 from headscope.scan.corpus.packing import RowFormat, pack
-from headscope.scan.recipe import SCHEMA_VERSION, Recipe
-from headscope.scan.shards import Packing, ScanFolder
-from headscope.scan.tally.tally import Layout, Tally
+from headscope.scan.shards import SCHEMA_VERSION, Packing, Recipe, ScanFolder
+from headscope.scan.tally.tally import Tally, TallyLayout
 
 RECIPE = Recipe({"schema_version": SCHEMA_VERSION, "context": 16})
 
@@ -42,6 +41,7 @@ def folder(tmp_path: Path) -> ScanFolder:
     return scan
 
 
+@pytest.mark.slow
 def test_a_folder_is_locked_by_one_process(folder: ScanFolder) -> None:
     code = (
         "from pathlib import Path; import sys\n"
@@ -112,7 +112,7 @@ def test_a_measured_shard_is_kept_as_long_as_its_rows_are_the_same(folder: ScanF
 
 
 def test_tallies_are_merged_in_the_order_of_the_shards(folder: ScanFolder) -> None:
-    layout = Layout(sites=(("0", 1),), questions=(), replicates=2, examples=1)
+    layout = TallyLayout(sites=(("0", 1),), questions=(), replicates=2, examples=1)
     tallies = [Tally.zero(layout) for _ in range(3)]
     for number, tally in enumerate(tallies):
         tally.sums += (1e16, 1.0, -1e16)[number]

@@ -12,9 +12,8 @@ from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.course import lessons
 from headscope.app.pages.course.classroom import Classroom
 from headscope.app.server.application import application
-from headscope.app.server.join import TRIES_AT_ONCE
 from headscope.app.server.serve import ServeOptions, announcement
-from headscope.app.server.token import Token
+from headscope.app.server.token import TRIES_AT_ONCE, AccessToken
 
 TEACHERS = ("teacher", "progress.csv")
 
@@ -29,7 +28,7 @@ def room() -> Classroom:
 
 @pytest.fixture
 def app(room: Classroom) -> object:
-    return application(ModelRegistry(), Token(), held=room)
+    return application(ModelRegistry(), AccessToken(), held=room)
 
 
 @pytest.fixture
@@ -62,7 +61,7 @@ def test_without_the_code_there_is_only_the_form(app: object, room: Classroom) -
 
 
 def test_the_teachers_address_opens_the_teachers_page() -> None:
-    room, token = Classroom(lambda: lessons.contents().lessons), Token()
+    room, token = Classroom(lambda: lessons.contents().lessons), AccessToken()
     said = announcement(ServeOptions(classroom=True), 80, token, room)
     (teachers,) = re.findall(r"teacher's page is at http://127\.0\.0\.1:80(\S+)", said)
     (students,) = re.findall(r"Students open http://127\.0\.0\.1:80(\S+)", said)

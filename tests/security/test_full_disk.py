@@ -60,7 +60,7 @@ def test_a_full_disk_leaves_the_last_film_unchanged(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["film.safetensors"]
 
 
-@pytest.mark.parametrize("space", [0, 300, 3_000, 12_000])
+@pytest.mark.parametrize("space", [300, 12_000, *(pytest.param(space, marks=pytest.mark.slow) for space in (0, 3_000))])
 def test_a_disk_that_fills_at_any_moment_costs_no_finished_shard(tmp_path, space):
     scan(open_tiny(), texts(12), out=tmp_path / "whole", options=OPTIONS)
     with disk_space(space), pytest.raises(InputError, match="no space for"):

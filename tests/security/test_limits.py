@@ -10,8 +10,8 @@ from fastapi.testclient import TestClient
 
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.microscope import MAX_CHARACTERS
-from headscope.app.server import HOST, application, limits
-from headscope.app.server.limits import ADDRESSES, AT_ONCE, PER_SECOND, RateLimiter
+from headscope.app.server import HOST, application, clients
+from headscope.app.server.clients import ADDRESSES, AT_ONCE, PER_SECOND, RateLimiter
 
 pytestmark = pytest.mark.promise("Limits")
 
@@ -63,8 +63,8 @@ def test_a_clock_that_stops_or_goes_back_never_raises_the_limit():
 
 
 def test_the_server_answers_429_above_the_rate_limit(session, monkeypatch):
-    monkeypatch.setattr(limits, "AT_ONCE", 3.0)
-    monkeypatch.setattr(limits, "PER_SECOND", 0.0)
+    monkeypatch.setattr(clients, "AT_ONCE", 3.0)
+    monkeypatch.setattr(clients, "PER_SECOND", 0.0)
     with TestClient(application(ModelRegistry(session)), base_url=f"http://{HOST}") as client:
         answers = [client.get("/icon.svg") for _ in range(5)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
@@ -88,7 +88,7 @@ def test_a_body_without_content_length_is_refused(address):
 
 
 def test_a_body_that_does_not_arrive_times_out(address, monkeypatch):
-    monkeypatch.setattr(limits, "BODY_TIMEOUT", 0.3)
+    monkeypatch.setattr(clients, "BODY_TIMEOUT", 0.3)
     port = int(address.rstrip("/").rpartition(":")[2])
     with socket.create_connection((HOST, port), timeout=60) as line:
         head = f"POST /api/look HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\nContent-Length: 9"

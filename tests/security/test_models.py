@@ -39,7 +39,7 @@ def open_client(session) -> Iterator[TestClient]:
 def test_a_model_that_was_not_allowed_is_refused(client, folder):
     told = client.post("/api/models", json={"name": str(folder)})
     assert told.status_code == 422
-    assert "may show LlamaForCausalLM and open no other" in told.json()["message"]
+    assert "shows only LlamaForCausalLM; to open" in told.json()["message"]
     assert "headscope serve --allow-models" in told.json()["message"]
     told = client.get("/api/models").json()
     assert (told["names"], told["opens"]) == (["LlamaForCausalLM"], False)

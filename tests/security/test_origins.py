@@ -9,7 +9,7 @@ import pytest
 
 from headscope.app.server import HOST, ServeOptions, free_port
 from headscope.app.server.serve import announcement
-from headscope.app.server.token import Token
+from headscope.app.server.token import AccessToken
 from headscope.errors import InputError
 
 LOOK = {"text": "the old lamp"}
@@ -111,7 +111,7 @@ def test_the_page_may_not_be_framed_or_embedded(client):
 def test_a_host_that_other_machines_can_reach_prints_a_token(host, here):
     options = ServeOptions(host=host)
     assert options.local == here
-    token = None if here else Token("s3cret")
+    token = None if here else AccessToken("s3cret")
     said = announcement(options, 8765, token)
     assert ("?token=s3cret " in said) == ("unencrypted" in said) == (not here)
 

@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.server import application
-from headscope.app.server.token import Token
+from headscope.app.server.token import AccessToken
 
 pytestmark = pytest.mark.promise("Access token for other machines")
 
@@ -24,8 +24,8 @@ PATHS = ["/", "/index.html", "/icon.svg", "/assets/index.js", "/assets/all.css",
 
 
 @pytest.fixture
-def token() -> Token:
-    return Token()
+def token() -> AccessToken:
+    return AccessToken()
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_cross_origin_request_is_refused_even_with_the_token(outside, token):
 
 
 def test_tokens_are_long_unique_and_not_in_the_repr(token):
-    assert len({Token().secret for _ in range(64)}) == len({Token().cookie for _ in range(64)}) == 64
+    assert len({AccessToken().secret for _ in range(64)}) == len({AccessToken().cookie for _ in range(64)}) == 64
     assert len(token.secret) >= 32
     assert token.secret not in repr(token)
 

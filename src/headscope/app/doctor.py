@@ -1,4 +1,4 @@
-"""Check the installation: versions, devices, backends and extras, each with the reason where it does not work."""
+"""CheckResult the installation: versions, devices, backends and extras, each with the reason where it does not work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXTRAS = {
 
 
 @dataclass(frozen=True)
-class Check:
+class CheckResult:
     """The result of one check."""
 
     name: str
@@ -26,37 +26,37 @@ class Check:
     detail: str
 
 
-def examine() -> list[Check]:
+def examine() -> list[CheckResult]:
     """Run every check."""
     return [_python(), *_packages(), *_devices(), _triton(), *_backends(), _embedded(), _page(), *_extras()]
 
 
-def _python() -> Check:
-    return Check("python", True, f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+def _python() -> CheckResult:
+    return CheckResult("python", True, f"{platform.python_version()} on {platform.system()} {platform.machine()}")
 
 
-def _packages() -> list[Check]:
+def _packages() -> list[CheckResult]:
     names = ("headscope", "torch", "transformers", "safetensors", "pyarrow", "fastapi", "uvicorn", "typer")
-    return [Check(name, True, metadata.version(name)) for name in names]
+    return [CheckResult(name, True, metadata.version(name)) for name in names]
 
 
-def _devices() -> list[Check]:
+def _devices() -> list[CheckResult]:
     import torch
 
     if not torch.cuda.is_available():
-        return [Check("cuda", False, "no CUDA device: everything runs on the CPU")]
+        return [CheckResult("cuda", False, "no CUDA device: everything runs on the CPU")]
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    return [Check("cuda", True, ", ".join(names))]
+    return [CheckResult("cuda", True, ", ".join(names))]
 
 
-def _triton() -> Check:
+def _triton() -> CheckResult:
     """The language of the fused backend; PyTorch installs it where it can run."""
     if util.find_spec("triton") is None:
-        return Check("triton", False, "not installed: the fused backend cannot run, blockwise is used instead")
-    return Check("triton", True, metadata.version("triton"))
+        return CheckResult("triton", False, "not installed: the fused backend cannot run, blockwise is used instead")
+    return CheckResult("triton", True, metadata.version("triton"))
 
 
-def _backends() -> list[Check]:
+def _backends() -> list[CheckResult]:
     import torch
 
     from headscope.attention.engine import refusals
@@ -65,29 +65,29 @@ def _backends() -> list[Check]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     q = torch.zeros(1, 1, 2, 64, device=device, dtype=torch.float16 if device == "cuda" else torch.float32)
     return [
-        Check(f"backend {name}", reason is None, reason or f"works on {device}")
+        CheckResult(f"backend {name}", reason is None, reason or f"works on {device}")
         for name, reason in refusals(q, q, q, Scores()).items()
     ]
 
 
-def _embedded() -> Check:
+def _embedded() -> CheckResult:
     from headscope.scope import EMBEDDED
 
     here = (EMBEDDED / "config.json").is_file()
     detail = "opens with no download" if here else "missing from this copy; reinstall headscope"
-    return Check("embedded model", here, detail)
+    return CheckResult("embedded model", here, detail)
 
 
-def _page() -> Check:
+def _page() -> CheckResult:
     here = (Path(__file__).parent / "static" / "index.html").is_file()
     detail = "built; opens with `headscope`" if here else "not built in this copy; run `make web`, which needs Node 20"
-    return Check("page", here, detail)
+    return CheckResult("page", here, detail)
 
 
-def _extras() -> list[Check]:
+def _extras() -> list[CheckResult]:
     found = []
     for extra, (package, use) in EXTRAS.items():
         here = util.find_spec(package) is not None
         detail = f"{package} {metadata.version(package)}: {use}" if here else f"{use}: pip install 'headscope[{extra}]'"
-        found.append(Check(f"extra {extra}", here, detail))
+        found.append(CheckResult(f"extra {extra}", here, detail))
     return found

@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from headscope.app.terminal import top_heads
 from headscope.heads.look.look import Look
 from headscope.names import Head
-from headscope.scan.census import Census
 from headscope.scope import Generated, Scope
 
 
@@ -88,8 +87,3 @@ def model_json(scope: Scope) -> dict[str, Any]:
         "notes": list(scope.notes),
         "check": str(scope.model.self_check),
     }
-
-
-def census_json(census: Census) -> dict[str, Any]:
-    """A census's rows and recipe."""
-    return {"recipe": census.recipe.data, "rows": census.to_arrow().to_pylist()}

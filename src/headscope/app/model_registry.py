@@ -80,8 +80,8 @@ class ModelRegistry:
         """Open another model by its hub name or folder, if this page may; return its name here."""
         if self._opener is None:
             raise InputError(
-                f"this page may show {', '.join(self.names()) or 'no model'} and open no other; for {name!r} start it "
-                "with `headscope serve --allow-models`"
+                f"this server shows only {', '.join(self.names()) or 'no model'}; to open {name!r}, restart it with "
+                "`headscope serve --allow-models`"
             )
         with self._opening:  # one at a time: two large models may not fit beside each other
             if name in self.sessions():

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
-from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
@@ -19,9 +17,6 @@ from headscope.names import Head, printable
 if TYPE_CHECKING:
     from headscope.app.pages.media.head_map import HeadMap
     from headscope.heads.look.look import Look
-    from headscope.lab.teach.lessons import Lesson
-    from headscope.lab.train.training import Progress
-    from headscope.scan.compare import Comparison
 
 WIDEST = 48  # tokens a terminal can show side by side
 SHADES = " ░▒▓█"
@@ -29,16 +24,16 @@ SHADES = " ░▒▓█"
 
 def summary(look: Look) -> RenderableType:
     """A look in short: its tokens, the next tokens, and the top heads of each standard question."""
-    parts: list[RenderableType] = [Text(repr(look), style="bold"), token_row(look)]
+    parts: list[RenderableType] = [Text(repr(look), style="bold"), _token_row(look)]
     if look.shape.vocabulary is not None:
-        parts.append(prediction_row(look))
-    elif (classes := class_row(look)) is not None:
+        parts.append(_prediction_row(look))
+    elif (classes := _class_row(look)) is not None:
         parts.append(classes)
-    parts.append(scores_table(look))
+    parts.append(_scores_table(look))
     return Group(*parts)
 
 
-def token_row(look: Look) -> Text:
+def _token_row(look: Look) -> Text:
     row = Text("tokens  ")
     for index, token in enumerate(look.tokens[:WIDEST]):
         row.append(visible(token.text), style="underline" if index % 2 else "")
@@ -48,7 +43,7 @@ def token_row(look: Look) -> Text:
     return row
 
 
-def prediction_row(look: Look) -> Text:
+def _prediction_row(look: Look) -> Text:
     row = Text("next    ")
     for prediction in look.predictions(count=5):
         row.append(visible(prediction.token.text), style="italic")
@@ -56,7 +51,7 @@ def prediction_row(look: Look) -> Text:
     return row
 
 
-def class_row(look: Look) -> Text | None:
+def _class_row(look: Look) -> Text | None:
     """The likeliest classes; None for a model that has none."""
     try:
         found = look.classes()
@@ -69,7 +64,7 @@ def class_row(look: Look) -> Text | None:
     return row
 
 
-def scores_table(look: Look, count: int = 3) -> Table:
+def _scores_table(look: Look, count: int = 3) -> Table:
     """The heads with the highest mean mass on each standard question."""
     table = Table("question", "heads with most of their attention there (mean over this text)", box=None)
     found = top_heads(look, count)
@@ -145,62 +140,6 @@ def ablation_table(change: Mapping[str, Any]) -> Table:
     for entry in change["next"]:
         table.add_row(visible(entry["token"]), percent(entry["with"]), percent(entry["without"]))
     return table
-
-
-def comparison_table(comparison: Comparison, count: int) -> Table:
-    """The largest changes between two censuses."""
-    table = Table("head", "question", *comparison.names, "change", "95 %", box=None)
-    for change in comparison.changes[:count]:
-        interval = f"[{change.low:+.3f}, {change.high:+.3f}]" + ("" if change.clear else "  not clear of zero")
-        values = (f"{change.before:.3f}", f"{change.after:.3f}", f"{change.difference:+.3f}")
-        table.add_row(str(change.head), change.question, *values, interval)
-    return table
-
-
-def composition_table(pairs: Sequence[tuple[Head, Head, float]], through: str) -> Table:
-    """Composition scores of pairs of heads."""
-    table = Table("writer", f"reader's {through}", "score", box=None)
-    for writer, reader, score in pairs:
-        table.add_row(str(writer), str(reader), f"{score:.3f}")
-    return table
-
-
-def lesson_page(lesson: Lesson) -> RenderableType:
-    """A lesson: idea, code, output, result, something to try, questions. A figure is its caption."""
-    shown, asked = lesson.to_dict(), []
-    for number, question in enumerate(lesson.questions, start=1):
-        options = [] if question.numeric else [f"   {chr(96 + i)}) {o.text}" for i, o in enumerate(question.options, 1)]
-        asked.append("\n".join([f"**{number}.** {question.text}", "", *options]))
-    text = [
-        f"# {lesson.number}. {lesson.title}",
-        shown["idea"],
-        f"```python\n{lesson.code}```",
-        f"```\n{lesson.output}\n```",
-    ]
-    attempt = ["**Try it.** " + shown["try_it"]]
-    if shown["block"]:
-        own = f"headscope learn {lesson.number} --code > try.py"
-        attempt += [
-            f"```python\n{shown['block']['code']}```",
-            f"`{own}` writes it to a file of yours; `python try.py` runs it.",
-        ]
-    return Markdown("\n\n".join([*text, shown["computed"], *attempt, *asked]))
-
-
-@contextmanager
-def training_bar(total: int) -> Iterator[Callable[[Progress], None]]:
-    """A progress bar with loss, tokens per second and time left."""
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    words = TextColumn("loss {task.fields[loss]:.3f}  {task.fields[speed]:,.0f} tokens/s")
-    with Bar(TextColumn("step {task.completed} of {task.total}"), BarColumn(), words, TimeRemainingColumn()) as bar:
-        task = bar.add_task("training", total=total, loss=float("nan"), speed=0.0)
-
-        def report(progress: Progress) -> None:
-            bar.update(task, completed=progress.step, loss=progress.loss, speed=progress.tokens_per_second)
-
-        yield report
 
 
 def visible(text: str) -> str:

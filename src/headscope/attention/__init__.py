@@ -1,10 +1,9 @@
 """Attention in plain PyTorch: the module, masks and scores, and ``observe`` for exact statistics of every head."""
 
-from headscope.attention.cache import KVCache
 from headscope.attention.engine import choose, observe, refusals
 from headscope.attention.masks import Mask, causal, dense, documents, full, padding, window
-from headscope.attention.module import MultiHeadAttention
-from headscope.attention.observation import Observation, Totals
+from headscope.attention.module import KVCache, MultiHeadAttention
+from headscope.attention.observation import Observation
 from headscope.attention.questions import Question
 from headscope.attention.rope import Rope
 from headscope.attention.scores import Alibi, Relative, Scores
@@ -19,7 +18,6 @@ __all__ = [
     "Relative",
     "Rope",
     "Scores",
-    "Totals",
     "causal",
     "choose",
     "dense",

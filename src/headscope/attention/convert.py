@@ -30,7 +30,7 @@ def from_heads(heads: Sequence[mha.MultiHeadAttention], n_kv_heads: int | None =
     _check_options(heads)
     n_kv_heads = len(heads) if n_kv_heads is None else n_kv_heads
     out_bias = any(head.o_proj.bias is not None for head in heads)
-    whole = _like(heads[0], n_heads=len(heads), n_kv_heads=n_kv_heads, out_bias=out_bias)
+    whole = like(heads[0], n_heads=len(heads), n_kv_heads=n_kv_heads, out_bias=out_bias)
     group = len(heads) // n_kv_heads
     _check_shared(heads, group)
     for name, parameter in whole.named_parameters():
@@ -96,7 +96,7 @@ def to_torch(ours: mha.MultiHeadAttention) -> nn.MultiheadAttention:
     return theirs.train(ours.training)
 
 
-class Matrix(NamedTuple):
+class _Matrix(NamedTuple):
     """One matrix of a module: its shape, input × output, and the parameters of its weight and bias."""
 
     name: str
@@ -113,13 +113,13 @@ class Matrix(NamedTuple):
 class ParameterTable:
     """The parameter count of a module, matrix by matrix. ``print`` it."""
 
-    matrices: tuple[Matrix, ...]
+    matrices: tuple[_Matrix, ...]
 
     @property
     def total(self) -> int:
         return sum(matrix.parameters for matrix in self.matrices)
 
-    def __getitem__(self, name: str) -> Matrix:
+    def __getitem__(self, name: str) -> _Matrix:
         return {matrix.name: matrix for matrix in self.matrices}[name]
 
     def __str__(self) -> str:
@@ -136,16 +136,16 @@ def parameter_table(module: mha.MultiHeadAttention) -> ParameterTable:
     named = {"W_Q": module.q_proj, "W_K": module.k_proj, "W_V": module.v_proj, "W_O": module.o_proj}
     for name, linear in named.items():
         bias = 0 if linear.bias is None else linear.bias.numel()
-        rows.append(Matrix(name, (linear.in_features, linear.out_features), linear.weight.numel(), bias))
+        rows.append(_Matrix(name, (linear.in_features, linear.out_features), linear.weight.numel(), bias))
     for name, norm in (("q_norm", module.q_norm), ("k_norm", module.k_norm)):
         if norm is not None:
-            rows.append(Matrix(name, tuple(norm.weight.shape), norm.weight.numel(), 0))
+            rows.append(_Matrix(name, tuple(norm.weight.shape), norm.weight.numel(), 0))
     return ParameterTable(tuple(rows))
 
 
 @torch.no_grad()
 def _single_head(module: mha.MultiHeadAttention, head: int) -> mha.MultiHeadAttention:
-    one = _like(module, n_heads=1, n_kv_heads=1, out_bias=head == 0 and module.o_proj.bias is not None)
+    one = like(module, n_heads=1, n_kv_heads=1, out_bias=head == 0 and module.o_proj.bias is not None)
     kv, width = head // (module.n_heads // module.n_kv_heads), module.d_head
     query, key = slice(head * width, (head + 1) * width), slice(kv * width, (kv + 1) * width)
     own = {"q_proj": query, "k_proj": key, "v_proj": key}
@@ -163,7 +163,7 @@ def _options(module: mha.MultiHeadAttention) -> dict[str, Any]:
     return {name: getattr(module, name) for name in same} | optional
 
 
-def _like(module: mha.MultiHeadAttention, **heads: Any) -> mha.MultiHeadAttention:
+def like(module: mha.MultiHeadAttention, **heads: Any) -> mha.MultiHeadAttention:
     """Build a module with other heads and the same options, dtype and device."""
     return mha.MultiHeadAttention(**_options(module), **heads).to(module.o_proj.weight).train(module.training)
 

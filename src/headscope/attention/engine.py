@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
-from typing import overload
 
 import torch
-from jaxtyping import Bool, Float, Num
+from jaxtyping import Float, Num
 from torch import Tensor
 
 from headscope.attention.backends import blockwise, dense, fused, sdpa
-from headscope.attention.observation import ALL_STATISTICS, Observation, Rows, Statistic, Totals
+from headscope.attention.observation import ALL_STATISTICS, Observation, Rows, Statistic
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
 from headscope.errors import BackendError, ShapeError
 
 
 @dataclass(frozen=True)
-class Backend:
+class _Backend:
     """An implementation of ``observe``; ``refuse`` returns why it cannot run a request, or None."""
 
     name: str
@@ -30,25 +29,11 @@ class Backend:
 BACKENDS = {
     backend.name: backend
     for backend in (
-        Backend("fused", fused.refuse, fused.observe),
-        Backend("blockwise", blockwise.refuse, blockwise.observe),
-        Backend("dense", dense.refuse, dense.observe),
+        _Backend("fused", fused.refuse, fused.observe),
+        _Backend("blockwise", blockwise.refuse, blockwise.observe),
+        _Backend("dense", dense.refuse, dense.observe),
     )
 }
-
-
-@overload
-def observe(
-    q: Tensor, k: Tensor, v: Tensor, *, scores: Scores = ..., questions: Mapping[str, Question] = ...,
-    statistics: Set[Statistic] = ..., reduce: None = ..., backend: str | None = ...,
-) -> Observation: ...  # fmt: skip
-
-
-@overload
-def observe(
-    q: Tensor, k: Tensor, v: Tensor, *, scores: Scores = ..., questions: Mapping[str, Question] = ...,
-    statistics: Set[Statistic] = ..., reduce: Tensor, backend: str | None = ...,
-) -> Totals: ...  # fmt: skip
 
 
 def observe(
@@ -59,13 +44,12 @@ def observe(
     scores: Scores = Scores(),  # noqa: B008 - frozen
     questions: Mapping[str, Question] | None = None,
     statistics: Set[Statistic] = ALL_STATISTICS,
-    reduce: Bool[Tensor, "batch query"] | None = None,
     backend: str | None = None,
-) -> Observation | Totals:
+) -> Observation:
     """Compute attention over q, k and v, with statistics of every head and row.
 
-    ``questions`` ask for the attention mass on keys with matching labels. ``reduce`` is a mask of query rows: with it,
-    only sums over those rows are returned. ``backend`` is a name from ``BACKENDS``; by default the fastest that can.
+    ``questions`` ask for the attention mass on keys with matching labels. ``backend`` is a name from ``BACKENDS``; by
+    default the fastest that can.
     """
     _check(q, k, v)
     questions = questions or {}
@@ -77,19 +61,20 @@ def observe(
         rows = chosen.observe(q, k, v, bound, questions, statistics)
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
         rows = replace(rows, output=sdpa.attention(q, k, v, scores))
-    observation = Observation(rows, chosen.name, q.detach(), k.detach(), bound)
-    return observation if reduce is None else observation.totals(reduce)
+    return Observation(rows, chosen.name, q.detach(), k.detach(), bound)
 
 
-def choose(q: Tensor, k: Tensor, v: Tensor, scores: Scores, backend: str | None = None) -> Backend:
+def choose(q: Tensor, k: Tensor, v: Tensor, scores: Scores, backend: str | None = None) -> _Backend:
     """Return the backend of that name, or the fastest that can run the request; a BackendError says why one cannot."""
     if backend is not None and backend not in BACKENDS:
         raise BackendError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
-    reasons = refusals(q, k, v, scores)
-    fastest = next(name for name, reason in reasons.items() if reason is None)
-    if backend is not None and reasons[backend] is not None:
-        raise BackendError(f"{reasons[backend]}; try {fastest!r}")
-    return BACKENDS[backend or fastest]
+    bound = scores.bind(q, k)
+    fastest = next(each for each in BACKENDS.values() if each.refuse(q, k, v, bound) is None)
+    if backend in (None, fastest.name):
+        return fastest
+    if (reason := BACKENDS[backend].refuse(q, k, v, bound)) is not None:
+        raise BackendError(f"{reason}; try {fastest.name!r}")
+    return BACKENDS[backend]
 
 
 def refusals(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> dict[str, str | None]:

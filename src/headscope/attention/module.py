@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from headscope.attention import convert
 from headscope.attention.backends.sdpa import masked_attention
-from headscope.attention.cache import LayerCache
 from headscope.attention.masks import FULL, Mask
 from headscope.attention.observer import Call, attend, current
 from headscope.attention.rope import Rope
@@ -19,7 +18,7 @@ from headscope.attention.scores import Scores
 from headscope.errors import ShapeError
 
 
-class ByHead(NamedTuple):
+class _ByHead(NamedTuple):
     """The layer's output, and each head's part of it: ``parts.sum(1) + bias == output``."""
 
     output: Float[Tensor, "batch query d_model"]
@@ -75,7 +74,7 @@ class MultiHeadAttention(nn.Module):
         context: Num[Tensor, "batch key d_context"] | None = None,
         *,
         mask: Mask | None = None,
-        cache: LayerCache | None = None,
+        cache: LayerKVCache | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
         """Compute what the layer adds to the residual stream. Without a mask, every token attends to every other."""
         return self.o_proj(self._z(x, context, mask, cache).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
@@ -86,12 +85,12 @@ class MultiHeadAttention(nn.Module):
         context: Num[Tensor, "batch key d_context"] | None = None,
         *,
         mask: Mask | None = None,
-        cache: LayerCache | None = None,
-    ) -> ByHead:
+        cache: LayerKVCache | None = None,
+    ) -> _ByHead:
         """Compute the output, and each head's part of it through its own rows of W_O."""
         z = self._z(x, context, mask, cache)
         parts = torch.einsum("bhqd,hdm->bhqm", z, self.output_weight())
-        return ByHead(self.o_proj(z.transpose(1, 2).flatten(2)), parts)
+        return _ByHead(self.o_proj(z.transpose(1, 2).flatten(2)), parts)
 
     def patterns(
         self,
@@ -165,7 +164,7 @@ class MultiHeadAttention(nn.Module):
         return f"d_model={self.d_model}, n_heads={self.n_heads}, n_kv_heads={self.n_kv_heads}, d_head={self.d_head}"
 
     def _z(
-        self, x: Tensor, context: Tensor | None, mask: Mask | None, cache: LayerCache | None
+        self, x: Tensor, context: Tensor | None, mask: Mask | None, cache: LayerKVCache | None
     ) -> Float[Tensor, "batch head query d_head"]:
         q, k, v = self.project(x, context, start=0 if cache is None else cache.length)
         if cache is not None:
@@ -213,3 +212,73 @@ def _check_sizes(d_model: int, n_heads: int, n_kv_heads: int, d_head: int | None
     if d_head < 1:
         raise ShapeError(f"{d_head=} must be at least 1")
     return d_head
+
+
+class KVCache:
+    """Keys and values of all layers, for up to ``capacity`` tokens. After each step the model calls ``advance``.
+
+    >>> cache = KVCache(attention, n_layers=2, batch=1, capacity=512)  # doctest: +SKIP
+    >>> for layer, block in enumerate(blocks): x = block(x, cache=cache[layer])  # doctest: +SKIP
+    >>> cache.advance(x.shape[1])  # doctest: +SKIP
+    """
+
+    def __init__(self, like: MultiHeadAttention, *, n_layers: int = 1, batch: int = 1, capacity: int) -> None:
+        if min(n_layers, batch, capacity) < 1:
+            raise ShapeError(f"sizes must be at least 1: {n_layers=}, {batch=}, {capacity=}")
+        weight = like.k_proj.weight
+        shape = (n_layers, batch, like.n_kv_heads, capacity, like.d_head)
+        self.keys = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
+        self.values = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
+        self.capacity = capacity
+        self.length = 0
+
+    def __getitem__(self, layer: int) -> LayerKVCache:
+        if not 0 <= layer < len(self.keys):
+            raise ShapeError(f"layer {layer}: this cache has layers 0–{len(self.keys) - 1}; make it with more n_layers")
+        return LayerKVCache(self, layer)
+
+    def advance(self, n_tokens: int) -> None:
+        """Keep the tokens that the layers have just written."""
+        self._check_capacity(n_tokens)
+        self.length += n_tokens
+
+    def rewind(self, length: int = 0) -> None:
+        """Drop everything after the first ``length`` tokens."""
+        if not 0 <= length <= self.length:
+            raise ShapeError(f"cannot rewind to {length}: the cache holds {self.length} tokens")
+        self.length = length
+
+    def _check_capacity(self, n_tokens: int) -> None:
+        if self.length + n_tokens > self.capacity:
+            raise ShapeError(
+                f"the cache is full: it holds {self.length} of {self.capacity} tokens and {n_tokens} more were given; "
+                "make it with a larger capacity, or rewind() it"
+            )
+
+
+class LayerKVCache:
+    """The keys and values of one layer."""
+
+    def __init__(self, cache: KVCache, layer: int) -> None:
+        self.cache = cache
+        self.layer = layer
+
+    @property
+    def length(self) -> int:
+        return self.cache.length
+
+    def extend(
+        self, k: Float[Tensor, "batch kv new d"], v: Float[Tensor, "batch kv new d"]
+    ) -> tuple[Float[Tensor, "batch kv key d"], Float[Tensor, "batch kv key d"]]:
+        """Write new keys and values after the kept ones, and return all of them, without gradient."""
+        cache, new = self.cache, k.shape[2]
+        cache._check_capacity(new)
+        if k.shape[:2] != cache.keys.shape[1:3] or k.shape[3] != cache.keys.shape[4]:
+            raise ShapeError(
+                f"new keys of shape {tuple(k.shape)} do not fit a cache for batch {cache.keys.shape[1]}, "
+                f"{cache.keys.shape[2]} KV heads of {cache.keys.shape[4]}"
+            )
+        stop = cache.length + new
+        cache.keys[self.layer, :, :, cache.length : stop] = k.detach()
+        cache.values[self.layer, :, :, cache.length : stop] = v.detach()
+        return cache.keys[self.layer, :, :, :stop], cache.values[self.layer, :, :, :stop]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from headscope.attention import pattern
@@ -106,12 +106,8 @@ class Observation:
         """Reduce a rectangle of one head's pattern to ``shape`` cells, mean and maximum, without storing it whole."""
         return pattern.pooled(self._source(head), shape, rows, columns)
 
-    def totals(self, rows: Bool[Tensor, "batch query"] | None = None) -> Totals:
-        """Sum every statistic over these rows, or all: what a scan keeps."""
-        return Totals.of(self, rows)
-
-    def _source(self, head: int | None) -> pattern.Source:
-        return pattern.Source(self.q, self.k, self.logsumexp, self.scores).only(head)
+    def _source(self, head: int | None) -> pattern.PatternSource:
+        return pattern.PatternSource(self.q, self.k, self.logsumexp, self.scores).only(head)
 
     def __repr__(self) -> str:
         batch, heads, query = self.logsumexp.shape
@@ -119,51 +115,7 @@ class Observation:
         return f"Observation({batch}×{heads} heads, {query} queries, backend={self.backend!r}, questions: {questions})"
 
 
-@dataclass(frozen=True)
-class Totals:
-    """Sums, squares and maxima over rows, one float64 number per head and statistic. ``+`` merges two."""
-
-    count: int
-    sums: dict[str, Float[Tensor, " head"]]
-    squares: dict[str, Float[Tensor, " head"]]
-    maxima: dict[str, Float[Tensor, " head"]]
-
-    @classmethod
-    def of(cls, observation: Observation, rows: Bool[Tensor, "batch query"] | None) -> Totals:
-        batch, _, n_query = observation.logsumexp.shape
-        if rows is None:
-            rows = torch.ones(batch, n_query, dtype=torch.bool)
-        if tuple(rows.shape) != (batch, n_query):
-            raise HeadscopeError(f"the row mask has shape {tuple(rows.shape)}; give ({batch}, {n_query})")
-        keep = rows.to(observation.logsumexp.device)[:, None, :]
-        sums, squares, maxima = {}, {}, {}
-        for name, values in _by_name(observation.rows).items():
-            wide = values.double().masked_fill(~keep, 0.0)
-            sums[name], squares[name] = wide.sum((0, 2)), wide.square().sum((0, 2))
-            maxima[name] = values.double().masked_fill(~keep, float("-inf")).amax((0, 2))
-        return cls(int(rows.sum()), sums, squares, maxima)
-
-    def __add__(self, other: Totals) -> Totals:
-        return Totals(
-            self.count + other.count,
-            {name: self.sums[name] + other.sums[name] for name in self.sums},
-            {name: self.squares[name] + other.squares[name] for name in self.squares},
-            {name: torch.maximum(self.maxima[name], other.maxima[name]) for name in self.maxima},
-        )
-
-
 def _requested(value: T | None, name: str) -> T:
     if value is None:
         raise HeadscopeError(f"{name} was not requested; call observe(…, statistics={{{name!r}, …}})")
     return value
-
-
-def _by_name(rows: Rows) -> dict[str, PerRow]:
-    named: dict[str, PerRow] = {}
-    if rows.entropy is not None:
-        named["entropy"] = rows.entropy
-    if rows.distance is not None:
-        named["distance"], named["spread"] = rows.distance.mean, rows.distance.std
-    if rows.strongest is not None:
-        named["strongest"] = rows.strongest.weight
-    return named | {f"mass.{name}": values for name, values in rows.mass.items()}

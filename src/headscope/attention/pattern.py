@@ -21,7 +21,7 @@ INEXACT = 2**-10
 
 
 @dataclass(frozen=True)
-class Source:
+class PatternSource:
     """What a pattern is recomputed from. ``scores`` is bound to the whole of q and k.
 
     ``by_row`` and ``by_key`` multiply every weight of a row and of a key, as in norm-weighted patterns.
@@ -34,7 +34,7 @@ class Source:
     by_row: Float[Tensor, " query"] | None = None
     by_key: Float[Tensor, " key"] | None = None
 
-    def only(self, head: int | None) -> Source:
+    def only(self, head: int | None) -> PatternSource:
         """Return the source of one head's pattern, or this one for ``None``."""
         if head is None:
             return self
@@ -66,7 +66,7 @@ def refuse_large_scores(largest: float, dtype: torch.dtype, where: str) -> None:
         )
 
 
-def weights(source: Source, rows: Index, columns: Index) -> Float[Tensor, "batch head query key"]:
+def weights(source: PatternSource, rows: Index, columns: Index) -> Float[Tensor, "batch head query key"]:
     """Compute the attention weights of these rows and columns."""
     row_index = _indices(rows, source.q.shape[2], source.q.device)
     column_index = _indices(columns, source.k.shape[2], source.q.device)
@@ -87,7 +87,7 @@ def weights(source: Source, rows: Index, columns: Index) -> Float[Tensor, "batch
     return block
 
 
-def row_maxima(source: Source, columns: slice) -> Float[Tensor, "batch query"]:
+def row_maxima(source: PatternSource, columns: slice) -> Float[Tensor, "batch query"]:
     """Find one head's largest weight among these columns, for every row, block by block; 0 without columns."""
     keys = torch.split(torch.arange(source.k.shape[2], device=source.q.device)[columns], 4 * BLOCK)
     maxima = source.logsumexp.new_zeros(source.q.shape[0], source.q.shape[2])
@@ -100,7 +100,7 @@ def row_maxima(source: Source, columns: slice) -> Float[Tensor, "batch query"]:
     return maxima
 
 
-def pooled(source: Source, shape: tuple[int, int], rows: slice, columns: slice) -> Pooled:
+def pooled(source: PatternSource, shape: tuple[int, int], rows: slice, columns: slice) -> Pooled:
     """Reduce a rectangle of one head's pattern to ``shape`` cells, as equal in size as can be, block by block."""
     row_index = _indices(rows, source.q.shape[2], source.q.device)
     column_index = _indices(columns, source.k.shape[2], source.q.device)

@@ -53,7 +53,7 @@ class Llama3:
 Scaling = Linear | NTK | Llama3
 
 
-class Table(NamedTuple):
+class _Table(NamedTuple):
     """The cosine and sine of every position's angles, one column per rotated pair."""
 
     cos: Float[Tensor, "position pair"]
@@ -80,19 +80,19 @@ class Rope:
         plain = _plain_frequencies(self.d_rotary // 2, self.base)
         return plain if self.scaling is None else self.scaling.frequencies(plain, self.base)
 
-    def table(self, positions: Int[Tensor, " position"], dtype: torch.dtype = torch.float32) -> Table:
+    def table(self, positions: Int[Tensor, " position"], dtype: torch.dtype = torch.float32) -> _Table:
         """Compute cosines and sines for these positions, one column per pair."""
         angles = positions[:, None].to(torch.float64) * self.frequencies().to(positions.device)
-        return Table(angles.cos().to(dtype), angles.sin().to(dtype))
+        return _Table(angles.cos().to(dtype), angles.sin().to(dtype))
 
-    def span(self, start: int, stop: int, like: Float[Tensor, "..."]) -> Table:
+    def span(self, start: int, stop: int, like: Float[Tensor, "..."]) -> _Table:
         """Return the table of positions ``start:stop``, on the device and in the dtype of ``like``."""
         if torch.compiler.is_compiling():
             return self.table(torch.arange(start, stop, device=like.device), like.dtype)
         cos, sin = _cached_table(self, 1 << max(stop - 1, 255).bit_length(), like.device, like.dtype)
-        return Table(cos[start:stop], sin[start:stop])
+        return _Table(cos[start:stop], sin[start:stop])
 
-    def turn(self, x: Float[Tensor, "batch head position d"], table: Table) -> Float[Tensor, "batch head position d"]:
+    def turn(self, x: Float[Tensor, "batch head position d"], table: _Table) -> Float[Tensor, "batch head position d"]:
         """Rotate the first ``d_rotary`` entries of every head, and leave the rest as it is."""
         rotated, rest = x[..., : self.d_rotary], x[..., self.d_rotary :]
         if self.pairing == "half":
@@ -103,7 +103,7 @@ class Rope:
         return torch.cat((out, rest), dim=-1) if rest.shape[-1] else out
 
 
-def _rotate(first: Tensor, second: Tensor, table: Table) -> tuple[Tensor, Tensor]:
+def _rotate(first: Tensor, second: Tensor, table: _Table) -> tuple[Tensor, Tensor]:
     return first * table.cos - second * table.sin, second * table.cos + first * table.sin
 
 
@@ -112,7 +112,7 @@ def _plain_frequencies(pairs: int, base: float) -> Float[Tensor, " pair"]:
 
 
 @lru_cache(maxsize=16)
-def _cached_table(rope: Rope, length: int, device: torch.device, dtype: torch.dtype) -> Table:
+def _cached_table(rope: Rope, length: int, device: torch.device, dtype: torch.dtype) -> _Table:
     """Cache one table for all layers and calls, outside of inference mode so that training can use it later."""
     with torch.inference_mode(False), torch.no_grad():
         return rope.table(torch.arange(length, device=device), dtype)

@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.errors import HeadscopeError
@@ -57,10 +58,12 @@ def _escape_messages_of_libraries() -> None:
 
 
 def _run() -> None:
-    from headscope.cli.commands import app, default_command
+    from headscope.cli.commands import app
 
+    package = Path(__file__).parent.parent  # a copy may lack the built page or the embedded model
+    built = (package / "app/static/index.html").exists() and (package / "models/embedded/config.json").exists()
     try:
-        app(sys.argv[1:] or default_command())
+        app(sys.argv[1:] or ["serve" if built else "build"])
     finally:
         if sys.stdout is not None:
             sys.stdout.flush()

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from headscope.cli.options import AsJson, Model, ModelArgument, app, one_model, show, show_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from headscope.names import Head
 
 Through = Literal["q", "k", "v"]
 
@@ -16,10 +22,10 @@ def composition(
     model: ModelArgument = None,
     named: Model = None,
     through: Annotated[Through, typer.Option(help="The input of the later head.")] = "k",
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many pairs to print.")] = 20,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Number of pairs to print.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Which heads read what earlier heads write, from the weights: composition scores of all pairs.
+    """Print which heads read what earlier heads write: composition scores of all pairs, from the weights.
 
     Example: headscope composition gpt2 --through k --count 10
     """
@@ -30,6 +36,14 @@ def composition(
     if as_json:
         show_json([{"writer": str(writer), "reader": str(reader), "score": score} for writer, reader, score in pairs])
         return
-    from headscope.app.terminal import composition_table
+    show(_composition_table(pairs, through))
 
-    show(composition_table(pairs, through))
+
+def _composition_table(pairs: Sequence[tuple[Head, Head, float]], through: str) -> Table:
+    """Composition scores of pairs of heads."""
+    from rich.table import Table
+
+    table = Table("writer", f"reader's {through}", "score", box=None)
+    for writer, reader, score in pairs:
+        table.add_row(str(writer), str(reader), f"{score:.3f}")
+    return table

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headscope import __version__
 
-from headscope.cli import look, explain, measure, circuits, prune, publish, learn  # isort: skip - the order of the help
+from headscope.cli import look, explain, heads, measure, circuits, prune, publish, learn  # isort: skip - the order of the help
 from headscope.cli.options import app
 
-__all__ = ["app", "circuits", "default_command", "explain", "learn", "look", "measure", "prune", "publish"]
-
-
-def default_command() -> list[str]:
-    """The default command: serve, or build where this copy lacks the built page or the embedded model."""
-    package = Path(__file__).parent.parent
-    built = (package / "app/static/index.html").exists() and (package / "models/embedded/config.json").exists()
-    return ["serve" if built else "build"]
+__all__ = ["app", "circuits", "explain", "heads", "learn", "look", "measure", "prune", "publish"]
 
 
 def _print_version(wanted: bool) -> bool:
@@ -30,9 +22,9 @@ def _print_version(wanted: bool) -> bool:
 
 
 @app.callback()
-def start(
+def _start(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """A microscope for attention heads. With no command: open it on the embedded model."""
+    """A microscope for attention heads. Without a command: open it on the built-in model."""

@@ -17,18 +17,19 @@ Text = Annotated[str, typer.Argument(help="The text.")]
 @app.command()
 def why(
     text: Text,
-    head: Annotated[str, typer.Option("--head", "-h", help="The head, as in 5.6.")],
+    head: Annotated[str, typer.Option("--head", "-h", help="The head, for example 5.6.")],
     model: Model = None,
     query: Annotated[
-        str, typer.Option(help="The token that asks: its position, or the token if it occurs once.")
+        str, typer.Option(help="The query token: its position, or the token itself if it occurs once.")
     ] = "-1",
-    key: Annotated[str | None, typer.Option(help="The token that is read; the strongest key if none.")] = None,
+    key: Annotated[str | None, typer.Option(help="The key token [default: the strongest key].")] = None,
     minus: Annotated[
-        str | None, typer.Option(help="Relative to this key, or to 'others'; to the row's mean if none.")
+        str | None,
+        typer.Option(help="Compare with this key, or with 'others' [default: the average of all visible keys]."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Why a head looks there: its score, split over the components that wrote into query and key.
+    """Explain one attention weight: split its score over the components that wrote to the query and the key.
 
     Example: headscope why "My white horse drank at the river. My white horse drank at the" --head 5.6 --key river
     """
@@ -47,14 +48,16 @@ def why(
 @app.command()
 def trace(
     text: Text,
-    token: Annotated[str | None, typer.Option(help="The predicted token; the likeliest if none.")] = None,
+    token: Annotated[str | None, typer.Option(help="The predicted token [default: the most likely one].")] = None,
     minus: Annotated[str | None, typer.Option(help="Trace the difference to this token's logit.")] = None,
     model: Model = None,
-    position: Annotated[str, typer.Option(help="After which token; the last if none.")] = "-1",
-    floor: Annotated[float, typer.Option(help="The share of the prediction below which parts are left out.")] = 0.03,
+    position: Annotated[
+        str, typer.Option(help="Predict the token after this position [default: the last token].")
+    ] = "-1",
+    floor: Annotated[float, typer.Option(help="Hide contributions smaller than this fraction of the logit.")] = 0.03,
     as_json: AsJson = False,
 ) -> None:
-    """Trace a prediction back to tokens: heads, what they read, why they looked there, who wrote it.
+    """Trace a prediction back to tokens: the heads, what they attend to, and which components led them there.
 
     Example: headscope trace "My white horse drank at the river. My white horse drank at the" --token " river"
     """
@@ -81,10 +84,10 @@ def circuit(
     ],
     model: Model = None,
     wanted: Annotated[float, typer.Option(help="How faithful the circuit has to be, from 0 to 1.")] = 0.9,
-    out: Annotated[Path | None, typer.Option(help="Save it: .json to open again, .mib.json, or .dot.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Save the circuit: .json to open again, .mib.json, or .dot.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find the smallest circuit of a task: edges between heads and MLPs, and how faithful they are.
+    """Find the smallest circuit for a task: edges between heads and MLPs, and how faithful they are.
 
     Example: headscope circuit induction --wanted 0.9 --out induction.json
     """

@@ -1,16 +1,31 @@
-"""Run, read and print role tests for ``headscope heads``."""
+"""The heads command: test every head for its roles, or read an earlier report."""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from headscope.cli.options import read_texts, say, show_json
+import typer
+
+from headscope.cli import INTERRUPTED
+from headscope.cli.options import (
+    LARGEST_SEED,
+    AsJson,
+    Classes,
+    Model,
+    ModelArgument,
+    app,
+    one_model,
+    read_texts,
+    say,
+    show_json,
+)
 
 if TYPE_CHECKING:
     from headscope.heads.roles.published_claims import ClaimCheck
@@ -22,7 +37,53 @@ Own = tuple[list[str], list[str]]
 LINE_EVERY = 10.0  # seconds between two lines of progress where there is no terminal
 
 
-def test_heads(model: str | None, inputs: int, seed: int, roles: tuple[str, ...], own: Own) -> Report:
+@app.command()
+def heads(
+    model: ModelArgument = None,
+    named: Model = None,
+    inputs: Annotated[int, typer.Option(help="Test inputs per role; more inputs give narrower intervals.")] = 32,
+    role: Annotated[list[str] | None, typer.Option(help="Test only this role. Can be repeated.")] = None,
+    question: Classes = None,
+    texts: Annotated[list[str] | None, typer.Option("--texts", "-t", help="Texts to measure --class on.")] = None,
+    papers: Annotated[bool, typer.Option("--papers", help="Compare with published claims about this model.")] = False,
+    report: Annotated[
+        Path | None, typer.Option(help="Read this earlier --json report instead of running tests.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed gives the same inputs.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Test every head for known roles (induction, previous token, …) and list those that pass, with evidence.
+
+    Your own questions (--class) are tested alone, unless --role names others too. Ctrl-C prints what is done.
+
+    Example: headscope heads gpt2 --papers, or headscope heads --class "digits=[0-9]" --texts book.txt
+    """
+    from headscope.errors import ModelError
+    from headscope.heads.roles.published_claims import check_claims, claims_about
+
+    model = one_model(model, named)
+    if report is not None:
+        found = read_report(report)
+        asked = {"--role": role, "--class": question, "--texts": texts, model: model}
+        _refuse_unused([name for name, value in asked.items() if name and value], report, found.model)
+    elif papers and model is None:
+        _show_claims(None, "", as_json)
+        return
+    else:
+        try:
+            found = _test_heads(model, inputs, seed, tuple(role or ()), (question or [], texts or []))
+        except ModelError as error:
+            if not papers or not claims_about(model or ""):
+                raise
+            _show_claims(model, str(error), as_json)
+            return
+    _show_report(found, check_claims(found) if papers else None, as_json)
+    if "stopped" in found.recipe and report is None:
+        say(f"stopped {found.recipe['stopped']}", err=True)
+        raise typer.Exit(INTERRUPTED)
+
+
+def _test_heads(model: str | None, inputs: int, seed: int, roles: tuple[str, ...], own: Own) -> Report:
     """Run the battery, or the chosen roles and the user's own, on a model."""
     from headscope.errors import InputError
     from headscope.heads.questions.label_rules import read_class
@@ -38,12 +99,12 @@ def test_heads(model: str | None, inputs: int, seed: int, roles: tuple[str, ...]
     with load(model) as scope:
         asked = tuple(own_role(rule, texts) for rule in rules)
         chosen = roles or (() if asked else None)
-        with shown_progress():
+        with _shown_progress():
             return scope.heads(RoleOptions(inputs=inputs, roles=chosen, own=asked, seed=seed))
 
 
 @contextmanager
-def shown_progress() -> Iterator[None]:
+def _shown_progress() -> Iterator[None]:
     """Show the task and the time left on stderr: a bar in a terminal, else a line every ten seconds."""
     from headscope.attention.progress import progress_callback
 
@@ -81,29 +142,28 @@ class _Lines:
 def read_report(path: Path) -> Report:
     """Read a report that --json wrote."""
     from headscope.errors import InputError
-    from headscope.files import parse_json
     from headscope.heads.roles.report import Report
 
     try:
-        return Report.from_dict(parse_json(path.read_text(encoding="utf-8")))
+        return Report.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise InputError(
             f"{path} is not a report of heads ({problem}); headscope heads MODEL --json > {path.name} writes one"
         ) from problem
 
 
-def refuse_unused(asked: Sequence[str], path: Path, model: str) -> None:
+def _refuse_unused(asked: Sequence[str], path: Path, model: str) -> None:
     """Refuse a model or what to test beside an earlier report: its numbers would be taken for an answer to them."""
     from headscope.errors import InputError
 
     if asked:
         raise InputError(
-            f"{path} is a finished test of {model}, and nothing else is tested with it; leave out "
+            f"{path} is a finished report on {model}, so {' and '.join(asked)} would have no effect; leave out "
             f"{' and '.join(asked)}, or leave out --report"
         )
 
 
-def show_report(report: Report, claims: Sequence[ClaimCheck] | None, as_json: bool) -> None:
+def _show_report(report: Report, claims: Sequence[ClaimCheck] | None, as_json: bool) -> None:
     if as_json:
         show_json(report.to_dict() | {"papers": [asdict(claim) for claim in claims or []]})
         return
@@ -114,7 +174,7 @@ def show_report(report: Report, claims: Sequence[ClaimCheck] | None, as_json: bo
         say(f"no published claims about {report.model} are known to headscope")
 
 
-def show_claims(model: str | None, why: str, as_json: bool) -> None:
+def _show_claims(model: str | None, why: str, as_json: bool) -> None:
     """Print published claims without testing them: about one model, or all that have claims."""
     from headscope.heads.roles.published_claims import claims_about, models_with_claims, unchecked_claims
 

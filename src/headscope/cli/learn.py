@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headscope.cli import INTERRUPTED
 from headscope.cli.options import LARGEST_SEED, AsJson, app, say, show, show_json
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from headscope.lab.teach.lessons import Lesson
+    from headscope.lab.train.training import TrainingProgress
 
 EXPLAINED = Path(__file__).parent.parent / "explained"
 
@@ -18,7 +26,7 @@ def card(
     names: Annotated[list[str] | None, typer.Argument(help="Built-in names, config.json files or folders.")] = None,
     d_model: Annotated[int | None, typer.Option(help="Count a model of this width (with --heads).")] = None,
     heads: Annotated[int | None, typer.Option(help="Number of heads of that model.")] = None,
-    kv_heads: Annotated[int | None, typer.Option(help="Number of its KV heads; as many as heads if none.")] = None,
+    kv_heads: Annotated[int | None, typer.Option(help="Number of its KV heads [default: the number of heads].")] = None,
     length: Annotated[int | None, typer.Option(help="Count the KV cache at this many tokens.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -45,16 +53,18 @@ def card(
 
 @app.command()
 def learn(
-    which: Annotated[str | None, typer.Argument(help="A lesson's number or name; the list of lessons if none.")] = None,
+    which: Annotated[
+        str | None, typer.Argument(help="A lesson's number or name [default: print the list of lessons].")
+    ] = None,
     question: Annotated[int, typer.Option(help="The number of the question that --answer answers.")] = 1,
     answer: Annotated[str | None, typer.Option(help="Your answer: a letter, or a number.")] = None,
     attempt: Annotated[int, typer.Option(help="Which attempt this is: a wrong first one gets a hint.")] = 1,
     code: Annotated[
-        bool, typer.Option("--code", help="Only the block to change and run, for a file of yours.")
+        bool, typer.Option("--code", help="Print only the lesson's editable code, so you can save it to a file.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Short lessons that run their code, each with a block to change and with questions.
+    """Print a short lesson: it runs its code, and has code to change and questions.
 
     Example: headscope learn 3, then headscope learn 3 --answer b
     """
@@ -82,18 +92,16 @@ def learn(
     elif as_json:
         show_json(lesson.to_dict())
     else:
-        from headscope.app.terminal import lesson_page
-
-        show(lesson_page(lesson))
+        show(_lesson_page(lesson))
 
 
 @app.command()
 def worksheet(
-    seed: Annotated[int, typer.Option(help="Each seed draws other numbers.")] = 0,
-    solved: Annotated[bool, typer.Option("--solved", help="With the answers and how they come about.")] = False,
+    seed: Annotated[int, typer.Option(help="Each seed gives other numbers.")] = 0,
+    solved: Annotated[bool, typer.Option("--solved", help="Also print the answers and how to get them.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Six tasks on attention for paper, in Markdown, with fresh numbers from a seed.
+    """Print six tasks on attention for paper, in Markdown, with new numbers for each seed.
 
     Example: headscope worksheet --seed 7 --solved
     """
@@ -105,7 +113,7 @@ def worksheet(
 
 @app.command()
 def exercise(
-    path: Annotated[Path, typer.Argument(help="Your file; it is written if it is not there, checked if it is.")] = Path(
+    path: Annotated[Path, typer.Argument(help="Your file: created if it does not exist, checked if it does.")] = Path(
         "attention_exercise.py"
     ),
     as_json: AsJson = False,
@@ -137,7 +145,7 @@ def exercise(
 
 @app.command()
 def train(
-    text: Annotated[list[Path], typer.Option("--text", "-t", help="A text file to train on; may be repeated.")],
+    text: Annotated[list[Path], typer.Option("--text", "-t", help="A text file to train on. Can be repeated.")],
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The folder of the run; a stopped run resumes there.")
     ] = Path("runs/model"),
@@ -145,20 +153,19 @@ def train(
     d_model: Annotated[int, typer.Option(help="Width of the model.")] = 128,
     layers: Annotated[int, typer.Option(help="Layers.")] = 4,
     context: Annotated[int, typer.Option(help="Context length in tokens.")] = 256,
-    steps: Annotated[int, typer.Option(help="Steps of training.")] = 1500,
+    steps: Annotated[int, typer.Option(help="Training steps.")] = 1500,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed trains the same model.")] = 0,
 ) -> None:
     """Train a small GPT on your own text, and record a film of its heads.
 
     Example: headscope train --text book.txt --heads 4 --d-model 128
     """
-    from headscope.app.terminal import training_bar
     from headscope.lab.train.options import TrainingOptions
     from headscope.lab.train.text_files import TextFile
     from headscope.lab.train.training import train as train_model
 
     options = TrainingOptions(d_model=d_model, n_layers=layers, n_heads=heads, context=context, steps=steps, seed=seed)
-    with training_bar(options.total_steps) as report:
+    with _training_bar(options.total_steps) as report:
         trained = train_model([TextFile(path) for path in text], out, options, report)
     word = "finished" if trained.finished else "stopped; the same command resumes"
     say(f"{word} at step {trained.step}. Look at it with: headscope serve {trained.folder}")
@@ -167,10 +174,12 @@ def train(
 
 @app.command()
 def explain(
-    kind: Annotated[str | None, typer.Argument(help="The kind of error, as in ShapeError; all kinds if none.")] = None,
+    kind: Annotated[
+        str | None, typer.Argument(help="The kind of error, for example ShapeError [default: list all kinds].")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain a kind of error and the usual ways out, with examples.
+    """Explain a kind of error and how to fix it, with examples.
 
     Example: headscope explain ShapeError
     """
@@ -185,3 +194,43 @@ def explain(
         raise InputError(f"there is no error called {kind!r}; there are {', '.join(pages)}")
     text = pages[found].read_text(encoding="utf-8")
     show_json({"kind": found, "page": text}) if as_json else show(Markdown(text))
+
+
+def _lesson_page(lesson: Lesson) -> RenderableType:
+    """A lesson: idea, code, output, result, something to try, questions. A figure is its caption."""
+    from rich.markdown import Markdown
+
+    shown, asked = lesson.to_dict(), []
+    for number, question in enumerate(lesson.questions, start=1):
+        options = [] if question.numeric else [f"   {chr(96 + i)}) {o.text}" for i, o in enumerate(question.options, 1)]
+        asked.append("\n".join([f"**{number}.** {question.text}", "", *options]))
+    text = [
+        f"# {lesson.number}. {lesson.title}",
+        shown["idea"],
+        f"```python\n{lesson.code}```",
+        f"```\n{lesson.output}\n```",
+    ]
+    attempt = ["**Try it.** " + shown["try_it"]]
+    if shown["block"]:
+        own = f"headscope learn {lesson.number} --code > try.py"
+        attempt += [
+            f"```python\n{shown['block']['code']}```",
+            f"`{own}` writes it to a file; `python try.py` runs it.",
+        ]
+    return Markdown("\n\n".join([*text, shown["computed"], *attempt, *asked]))
+
+
+@contextmanager
+def _training_bar(total: int) -> Iterator[Callable[[TrainingProgress], None]]:
+    """A progress bar with loss, tokens per second and time left."""
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    words = TextColumn("loss {task.fields[loss]:.3f}  {task.fields[speed]:,.0f} tokens/s")
+    with Bar(TextColumn("step {task.completed} of {task.total}"), BarColumn(), words, TimeRemainingColumn()) as bar:
+        task = bar.add_task("training", total=total, loss=float("nan"), speed=0.0)
+
+        def report(progress: TrainingProgress) -> None:
+            bar.update(task, completed=progress.step, loss=progress.loss, speed=progress.tokens_per_second)
+
+        yield report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +20,6 @@ from headscope.cli.options import (
     say,
     show,
     show_json,
-    text_or_media,
 )
 
 if TYPE_CHECKING:
@@ -29,25 +29,29 @@ if TYPE_CHECKING:
     from headscope.heads.questions.label_rules import LabelRule
 
 
+MEDIA = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".wav")
+
+
 @app.command()
 def serve(
     models: Annotated[
-        list[str] | None, typer.Argument(help="Models by name or folder; `embedded`, the one that ships, if none.")
+        list[str] | None,
+        typer.Argument(help="Hugging Face model names or folders [default: `embedded`, the built-in model]."),
     ] = None,
     named: Model = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; a free one if none is given.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port [default: a free one].")] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
     host: Annotated[
-        str | None, typer.Option(help="Serve other machines too, as with 0.0.0.0; they need the printed token.")
+        str | None, typer.Option(help="Also serve other machines, for example on 0.0.0.0. They need the printed token.")
     ] = None,
     allow_models: Annotated[
-        bool, typer.Option("--allow-models", help="Let the page open other models, by hub name or folder.")
+        bool, typer.Option("--allow-models", help="Let the page open other models, by Hugging Face name or folder.")
     ] = False,
     census: Annotated[
-        list[Path] | None, typer.Option(help="A census to show, a folder or an archive; repeat it.")
+        list[Path] | None, typer.Option(help="Folder or .zip with scan results to show. Can be repeated.")
     ] = None,
     classroom: Annotated[
-        bool, typer.Option("--classroom", help="Hold a class: a teacher's page, and a code with which students join.")
+        bool, typer.Option("--classroom", help="Run a class: a teacher's page, and a code for students to join.")
     ] = False,
 ) -> None:
     """Open the microscope in the browser.
@@ -85,33 +89,36 @@ def build(
 
     Example: headscope build --d-model 768 --heads 12
     """
-    from headscope.attention.__main__ import show as show_build
+    from headscope.attention.build import build as build_attention
 
-    raise typer.Exit(show_build(d_model, heads, kv_heads))
+    raise typer.Exit(build_attention(d_model, heads, kv_heads))
 
 
 @app.command()
 def look(
-    text: Annotated[str, typer.Argument(help="The text; for models of pictures or sound a .png, .jpg or .wav file.")],
+    text: Annotated[str, typer.Argument(help="The text; for picture or sound models, a .png, .jpg or .wav file.")],
     model: Model = None,
-    head: Annotated[str | None, typer.Option("--head", "-h", help="Draw this head's pattern, as in 3.5.")] = None,
+    head: Annotated[str | None, typer.Option("--head", "-h", help="Draw this head's pattern, for example 3.5.")] = None,
     query: Annotated[
         str | None,
-        typer.Option(help="What reads a picture: its label or position, as in CLS, 'patch 3,4' or -1."),
+        typer.Option(help="The query position in a picture: its label or number, for example CLS, 'patch 3,4' or -1."),
     ] = None,
     png: Annotated[
         Path | None,
-        typer.Option(help="Save the head's pattern, or the picture or sound under it; of a picture all heads if none."),
+        typer.Option(
+            help="Save the pattern of --head as a PNG, over the picture or sound. "
+            "For pictures, without --head: every head."
+        ),
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Save the microscope as one file that opens offline.")] = None,
     question: Classes = None,
     written: Annotated[
         str | None,
-        typer.Option("--written", "-w", help="What the decoder has written so far, in models that have one."),
+        typer.Option("--written", "-w", help="The decoder's text so far, for encoder-decoder models."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look at one text: its next tokens, and the top heads of each question.
+    """Show one text's next-token predictions and the highest-scoring heads for each question.
 
     Example: headscope look "The horse crossed the road because it was tired." --head 3.5
     """
@@ -122,7 +129,7 @@ def look(
     from headscope.scope import load
 
     rules = _read_classes(question or [])
-    given = text_or_media(text)
+    given = _text_or_media(text)
     for saved in (png, html):
         refuse_overwriting(saved, [given] if isinstance(given, Path) else [])
     if png is not None and png == html:
@@ -184,11 +191,11 @@ def ablate(
     ] = "zero",
     texts: Annotated[
         list[str] | None,
-        typer.Option("--texts", "-t", help="Text, JSONL, Parquet, a folder or a glob, for mean and resample."),
+        typer.Option("--texts", "-t", help="Text, JSONL or Parquet file, folder or glob, for mean and resample."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ablate heads: the next token with and without them.
+    """Ablate heads: show the next-token predictions with and without them.
 
     Example: headscope ablate "Mary and John went out; John gave a book to" --head 5.6 --how resample --texts book.txt
     """
@@ -217,15 +224,17 @@ def ablate(
 def generate(
     text: Annotated[str, typer.Argument(help="The prompt.")],
     model: Model = None,
-    tokens: Annotated[int, typer.Option("--tokens", "-n", help="How many tokens.")] = 40,
+    tokens: Annotated[int, typer.Option("--tokens", "-n", help="Number of tokens to generate.")] = 40,
     temperature: Annotated[float, typer.Option(help="0 is greedy; 1 is the model's own distribution.")] = 0.0,
-    top_k: Annotated[int | None, typer.Option(help="Keep this many of the likeliest tokens.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Keep the fewest tokens that make up this share.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Keep this many of the most likely tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Keep the most likely tokens that add up to this probability.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed gives the same text.")] = 0,
-    off: Annotated[list[str] | None, typer.Option("--off", help="Ablate this head; may be repeated.")] = None,
+    off: Annotated[list[str] | None, typer.Option("--off", help="Ablate this head. Can be repeated.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Generate text, with heads ablated if you like.
+    """Generate text, optionally with heads ablated.
 
     Example: headscope generate "Alice was" --temperature 0.7 --off 5.1
     """
@@ -241,3 +250,9 @@ def generate(
         show_json(json_output.generated_json(text, made))
     else:
         say(text + made.text)
+
+
+def _text_or_media(text: str) -> str | Path:
+    """A text, or the path of a picture or sound."""
+    path = Path(text)
+    return path if path.suffix.lower() in MEDIA and os.path.isfile(path) else text  # noqa: PTH113 - never an error

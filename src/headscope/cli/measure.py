@@ -1,16 +1,15 @@
-"""Commands that measure a model: heads, scan, compare, check; and doctor, which checks the installation."""
+"""Commands that measure a model: scan, compare, check; and doctor, which checks the installation."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headscope.cli import INTERRUPTED
 from headscope.cli.options import (
-    LARGEST_SEED,
     AsJson,
     Classes,
     Model,
@@ -22,70 +21,36 @@ from headscope.cli.options import (
     show_json,
 )
 
+if TYPE_CHECKING:
+    from rich.table import Table
 
-@app.command()
-def heads(
-    model: ModelArgument = None,
-    named: Model = None,
-    inputs: Annotated[int, typer.Option(help="Inputs per probe; more inputs, narrower intervals.")] = 32,
-    role: Annotated[list[str] | None, typer.Option(help="Test this role only; may be repeated.")] = None,
-    question: Classes = None,
-    texts: Annotated[list[str] | None, typer.Option("--texts", "-t", help="Texts to measure --class on.")] = None,
-    papers: Annotated[bool, typer.Option("--papers", help="Compare with published claims about this model.")] = False,
-    report: Annotated[Path | None, typer.Option(help="Read this earlier --json report instead of testing.")] = None,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed gives the same inputs.")] = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Test every head for its roles: those that pass, with evidence, and how many heads have none.
-
-    Your own questions (--class) are tested alone, unless --role names others too. Ctrl-C prints what is done.
-
-    Example: headscope heads gpt2 --papers, or headscope heads --class "digits=[0-9]" --texts book.txt
-    """
-    from headscope.cli.heads import read_report, refuse_unused, show_claims, show_report, test_heads
-    from headscope.errors import ModelError
-    from headscope.heads.roles.published_claims import check_claims, claims_about
-
-    model = one_model(model, named)
-    if report is not None:
-        found = read_report(report)
-        asked = {"--role": role, "--class": question, "--texts": texts, model: model}
-        refuse_unused([name for name, value in asked.items() if name and value], report, found.model)
-    elif papers and model is None:
-        show_claims(None, "", as_json)
-        return
-    else:
-        try:
-            found = test_heads(model, inputs, seed, tuple(role or ()), (question or [], texts or []))
-        except ModelError as error:
-            if not papers or not claims_about(model or ""):
-                raise
-            show_claims(model, str(error), as_json)
-            return
-    show_report(found, check_claims(found) if papers else None, as_json)
-    if "stopped" in found.recipe and report is None:
-        say(f"stopped {found.recipe['stopped']}", err=True)
-        raise typer.Exit(INTERRUPTED)
+    from headscope.scan.compare import Comparison
 
 
 @app.command()
 def scan(
-    corpus: Annotated[list[str], typer.Option("--corpus", "-c", help="Text, JSONL, Parquet, a folder, a glob, or -.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The census folder; an interrupted scan resumes there.")],
+    corpus: Annotated[
+        list[str],
+        typer.Option("--corpus", "-c", help="Text, JSONL or Parquet file, folder, glob, or - for standard input."),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The folder for the scan results; an interrupted scan resumes there.")
+    ],
     model: ModelArgument = None,
     named: Model = None,
-    context: Annotated[int | None, typer.Option(help="Tokens per row; up to 1,024 unless given.")] = None,
+    context: Annotated[
+        int | None, typer.Option(help="Tokens per row [default: the model's context, at most 1,024].")
+    ] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Stop after about this many tokens.")] = None,
     workers: Annotated[int, typer.Option(help="Number of processes.")] = 1,
     ray: Annotated[str | None, typer.Option(help="A Ray address, or local.")] = None,
     question: Classes = None,
     as_json: AsJson = False,
 ) -> None:
-    """Scan a corpus: every head and question over all of its tokens, resumable.
+    """Scan a corpus: measure every head and question over all of its tokens. You can stop and resume it.
 
     Example: headscope scan --corpus "books/*.txt" --out census --class "digits=[0-9]+"
     """
-    from headscope.app.json_output import census_json
     from headscope.heads.questions.label_rules import read_class
     from headscope.scan.options import ScanOptions
     from headscope.scope import load
@@ -99,7 +64,7 @@ def scan(
             say(f"stopped: {stopped}; the same command resumes there", err=True)
             raise typer.Exit(INTERRUPTED) from stopped
     if as_json:
-        show_json(census_json(census))
+        show_json({"recipe": census.recipe.data, "rows": census.to_arrow().to_pylist()})
     else:
         show(census)
         say(f"{out}/report.html shows it; census.parquet has one row per head and question")
@@ -107,23 +72,22 @@ def scan(
 
 @app.command()
 def compare(
-    before: Annotated[Path, typer.Argument(help="The folder of a census.")],
-    after: Annotated[Path, typer.Argument(help="The folder of another one.")],
-    count: Annotated[int, typer.Option("--count", "-n", help="How many changes to print.")] = 20,
+    before: Annotated[Path, typer.Argument(help="The folder of one scan.")],
+    after: Annotated[Path, typer.Argument(help="The folder of another scan.")],
+    count: Annotated[int, typer.Option("--count", "-n", help="Number of changes to print.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two censuses: which heads changed most.
+    """Compare the results of two scans: which heads changed most.
 
     Example: headscope compare census/english census/code
     """
-    from headscope.app.terminal import comparison_table
     from headscope.scan.compare import compare as compare_censuses
 
     found = compare_censuses(before, after)
     if as_json:
         show_json(found.to_arrow().to_pylist())
     else:
-        show(comparison_table(found, count))
+        show(_comparison_table(found, count))
 
 
 @app.command()
@@ -132,7 +96,7 @@ def check(
     named: Model = None,
     as_json: AsJson = False,
 ) -> None:
-    """Open a model and print its self-check in full: sites, logits, head parts, an edit.
+    """Open a model and print its whole self-check: sites, logits, head contributions, an edit.
 
     Example: headscope check gpt2
     """
@@ -164,3 +128,15 @@ def doctor(as_json: AsJson = False) -> None:
         return
     for check in checks:
         say(f"{'ok ' if check.works else 'no '} {check.name:<18} {check.detail}")
+
+
+def _comparison_table(comparison: Comparison, count: int) -> Table:
+    """The largest changes between two censuses."""
+    from rich.table import Table
+
+    table = Table("head", "question", *comparison.names, "change", "95 %", box=None)
+    for change in comparison.changes[:count]:
+        interval = f"[{change.low:+.3f}, {change.high:+.3f}]" + ("" if change.clear else "  no clear change")
+        values = (f"{change.before:.3f}", f"{change.after:.3f}", f"{change.difference:+.3f}")
+        table.add_row(str(change.head), change.question, *values, interval)
+    return table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,19 +17,16 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: boxes cost a hundred milliseconds of imports
 )
 
-Model = Annotated[
-    str | None, typer.Option("--model", "-m", help="A hub name, a folder or a GGUF file; the embedded model if none.")
-]
-ModelArgument = Annotated[
-    str | None, typer.Argument(help="A hub name, a folder or a GGUF file; the embedded model if none.")
-]
+MODEL_HELP = "Hugging Face model name, local folder or GGUF file [default: the built-in model]."
+Model = Annotated[str | None, typer.Option("--model", "-m", help=MODEL_HELP)]
+ModelArgument = Annotated[str | None, typer.Argument(help=MODEL_HELP)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 Classes = Annotated[
     list[str] | None,
-    typer.Option("--class", help="NAME=REGEX: attention to matching tokens; NAME=A=>B: from tokens A to tokens B."),
+    typer.Option("--class", help="NAME=REGEX: attention to matching tokens. NAME=A=>B: from tokens A to tokens B."),
 ]
 LARGEST_SEED = 2**32 - 1
-Heads = Annotated[list[str], typer.Option("--head", "-h", help="A head, as in 3.5; may be repeated.")]
+Heads = Annotated[list[str], typer.Option("--head", "-h", help="A head, for example 3.5. Can be repeated.")]
 
 
 def one_model(model: str | None, named: str | None) -> str | None:
@@ -40,15 +36,6 @@ def one_model(model: str | None, named: str | None) -> str | None:
     if model is not None and named is not None:
         raise InputError(f"two models are named, {model} and --model {named}; give one of them")
     return named if model is None else model
-
-
-MEDIA = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".wav")
-
-
-def text_or_media(text: str) -> str | Path:
-    """A text, or the path of a picture or sound."""
-    path = Path(text)
-    return path if path.suffix.lower() in MEDIA and os.path.isfile(path) else text  # noqa: PTH113 - never an error
 
 
 def refuse_overwriting(out: Path | None, read: Iterable[str | Path]) -> None:

@@ -15,21 +15,24 @@ def prune(
     out: Annotated[Path, typer.Option("--out", "-o", help="A new folder for the smaller model.")],
     model: ModelArgument = None,
     named: Model = None,
-    keep: Annotated[float | None, typer.Option(help="The share of heads to keep, as in 0.7.")] = None,
+    keep: Annotated[float | None, typer.Option(help="The fraction of heads to keep, for example 0.7.")] = None,
     heads: Annotated[
-        list[str] | None, typer.Option(help="Remove this head, as in 3.5; may be repeated, or 3.5,4.1.")
+        list[str] | None, typer.Option(help="Remove this head, for example 3.5. Can be repeated, or written 3.5,4.1.")
     ] = None,
     texts: Annotated[
-        list[str] | None, typer.Option("--texts", "-t", help="Text, JSONL, Parquet, a folder or a glob to measure on.")
+        list[str] | None,
+        typer.Option("--texts", "-t", help="Text, JSONL or Parquet file, folder or glob to measure on."),
     ] = None,
     even: Annotated[
         bool,
-        typer.Option("--even", help="As many heads from every layer: opens in plain transformers."),
+        typer.Option("--even", help="Remove the same number of heads from every layer: opens in plain transformers."),
     ] = False,
-    by: Annotated[str, typer.Option(help="How --keep ranks heads: exact, or gradient (faster, worse).")] = "exact",
+    by: Annotated[
+        str, typer.Option(help="How --keep ranks heads: exact, or gradient (faster, less accurate).")
+    ] = "exact",
     as_json: AsJson = False,
 ) -> None:
-    """Remove heads from a model's weights, measure the loss before and after, and save what is left.
+    """Remove heads from a model's weights, measure the loss before and after, and save the smaller model.
 
     Example: headscope prune gpt2 --keep 0.7 --texts book.txt --out smaller
     """

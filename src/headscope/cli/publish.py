@@ -16,26 +16,30 @@ Precision = Literal["float16", "float32"]  # of weights in a site
 
 @app.command()
 def publish(
-    out: Annotated[Path, typer.Option("--out", "-o", help="A new folder for the site, or a file for one page.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="A new folder for the website, or a file for --one-file.")],
     models: Annotated[
-        list[str] | None, typer.Argument(help="Hub names or folders; the embedded model if none.")
+        list[str] | None, typer.Argument(help="Hugging Face model names or folders [default: the built-in model].")
     ] = None,
-    census: Annotated[list[Path] | None, typer.Option(help="A census to show; may be repeated.")] = None,
-    look: Annotated[list[str] | None, typer.Option(help="A text to save with the site; may be repeated.")] = None,
-    title: Annotated[str, typer.Option(help="The title of the site.")] = "",
-    text: Annotated[str, typer.Option(help="A sentence of your own at its foot.")] = "",
-    docs: Annotated[str, typer.Option(help="An address of documentation to link to.")] = "",
+    census: Annotated[list[Path] | None, typer.Option(help="Scan results to show. Can be repeated.")] = None,
+    look: Annotated[list[str] | None, typer.Option(help="A text to save with the website. Can be repeated.")] = None,
+    title: Annotated[str, typer.Option(help="The title of the website.")] = "",
+    text: Annotated[str, typer.Option(help="Your own sentence at the bottom of the page.")] = "",
+    docs: Annotated[str, typer.Option(help="Address of the documentation to link to.")] = "",
     dtype: Annotated[
         Precision | None,
-        typer.Option(help="Of the weights; unless given, float16 where that is as in Python to 1e-3, else float32."),
+        typer.Option(
+            help="Precision of the weights [default: float16 if it matches Python to within 1e-3, else float32]."
+        ),
     ] = None,
-    i_may: Annotated[bool, typer.Option("--i-may", help="Publish weights whose licence is not stated.")] = False,
+    i_may: Annotated[
+        bool, typer.Option("--i-may", help="Publish weights even if their licence is not stated.")
+    ] = False,
     one_file: Annotated[
         bool, typer.Option("--one-file", help="Write one .html file that opens from a disk, without a server.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the microscope as a static site, whose model runs in the visitor's browser, without Python.
+    """Write the microscope as a static website; its model runs in the visitor's browser, without Python.
 
     Example: headscope publish --out site --title 'Heads of a small model'
     """

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from safetensors import safe_open
 from safetensors.torch import save
@@ -22,11 +23,13 @@ from torch import Tensor, nn
 
 from headscope.attention.engine import observe
 from headscope.attention.observer import Call, observing
+from headscope.attention.questions import Question
 from headscope.errors import InputError
-from headscope.files import parse_json, parsing, write_atomic
-from headscope.heads.film_tasks import FilmTask, measure
+from headscope.files import parsing, write_atomic
+from headscope.heads.questions.head_scores import QuestionScores, head_scores
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.heads.roles.probes.repeat_probe import HeadScores, RepeatProbe, head_scores, token_losses
+from headscope.heads.roles.probes.probe import one_row_question
+from headscope.heads.roles.probes.repeat_probe import RepeatProbe, token_losses
 from headscope.models.huggingface import attention
 
 SCHEMA_VERSION = 1
@@ -110,7 +113,7 @@ class Film:
     def load(cls, file: Path) -> Film:
         with parsing(str(file), "record the film again"):
             with safe_open(file, framework="pt") as stored:
-                about = parse_json(stored.metadata()["film"])
+                about = json.loads(stored.metadata()["film"])
                 arrays = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 — not a dict
             if about["schema_version"] != SCHEMA_VERSION:
                 raise InputError(
@@ -126,19 +129,7 @@ class Film:
                 setattr(film, name, list(arrays[name].unbind()) if name in arrays else [])
             shown = [arrays[f"patterns.{n}"].unbind() for n in range(len(film.sentences)) if f"patterns.{n}" in arrays]
             film.patterns = [list(frame) for frame in zip(*shown, strict=True)]
-            film.check(arrays)
             return film
-
-    def check(self, arrays: Mapping[str, Tensor]) -> None:
-        """Raise a ValueError where the sizes of a loaded film do not fit each other."""
-        n_points, n_heads = len(self.points), len(self.heads)
-        for name in (name for name in PER_HEAD if name in arrays):
-            if tuple(arrays[name].shape[:2]) != (n_points, n_heads):
-                raise ValueError(
-                    f"{name} has shape {tuple(arrays[name].shape)} for {n_points} points and {n_heads} heads"
-                )
-        if len(self.patterns) != len(self.pattern_steps):
-            raise ValueError(f"{len(self.patterns)} patterns for {len(self.pattern_steps)} steps")
 
 
 def film_steps(last: int, n_points: int) -> list[int]:
@@ -232,7 +223,7 @@ class TrainingRecorder:
         losses = dict.fromkeys(("text_loss", "early_loss", "late_loss"), float("nan"))
         if self.text is not None:
             scores, logits = head_scores(self._run, self.text)
-            losses = in_context_loss(logits, self.text)
+            losses = _in_context_loss(logits, self.text)
         losses |= {"first_copy": copies.first, "second_copy": copies.second}
         self.film.text.append(_means(scores))
         self.film.entropy.append(scores.sums["entropy"] / scores.n_rows)
@@ -264,7 +255,7 @@ class TrainingRecorder:
         return patterns
 
 
-def in_context_loss(
+def _in_context_loss(
     logits: Float[Tensor, "row token vocabulary"], tokens: Int[Tensor, "row token"]
 ) -> dict[str, float]:
     """Mean loss on the text, around its 50th and around its 500th token (its last ones, if it is shorter)."""
@@ -283,5 +274,61 @@ def _vocabulary(model: nn.Module) -> int:
     return int(size)
 
 
-def _means(scores: HeadScores) -> Float[Tensor, "head question"]:
+def _means(scores: QuestionScores) -> Float[Tensor, "head question"]:
     return torch.stack([scores.mean(question) for question in STANDARD], dim=1)
+
+
+class TaskText(NamedTuple):
+    """Token ids of a text, the right and a wrong next token, and the positions that hold the answer."""
+
+    ids: Sequence[int]
+    right: int
+    wrong: int
+    answer: Sequence[int]
+
+
+@dataclass(frozen=True)
+class FilmTask:
+    """A behaviour: a sentence on what it is, and texts that show it."""
+
+    sentence: str
+    texts: tuple[TaskText, ...]
+
+    def __post_init__(self) -> None:
+        if not self.texts:
+            raise InputError(f"a task needs at least one text: {self.sentence!r} has none")
+
+
+class _TaskScores(NamedTuple):
+    """Mean loss of the right token in nats, share of texts in which it beats the wrong one, attention of each head."""
+
+    loss: float
+    right: float
+    attention: Float[Tensor, " head"]
+
+
+@torch.no_grad()
+def measure(run: Callable[[Tensor], Tensor], task: FilmTask, device: torch.device) -> _TaskScores:
+    """Run a causal model on a task. Texts are padded at their ends, which no earlier row attends to."""
+    ends = torch.tensor([len(text.ids) - 1 for text in task.texts], device=device)
+    ids = _padded([text.ids for text in task.texts]).to(device)
+    asked = one_row_question(ends.cpu(), [text.answer for text in task.texts], ids.shape[1])
+    question = Question(asked.query.to(device), asked.key.to(device))
+    masses: list[Tensor] = []
+
+    def observer(call: Call) -> Tensor:
+        seen = observe(call.q, call.k, call.v, scores=call.scores, questions={"answer": question}, statistics=set())
+        masses.append(seen.mass["answer"][torch.arange(len(ids), device=device), :, ends].float().mean(0).cpu())
+        return seen.output
+
+    with observing(observer):
+        logits = run(ids)[torch.arange(len(ids), device=device), ends].float()
+    right, wrong = (torch.tensor([getattr(text, name) for text in task.texts]) for name in ("right", "wrong"))
+    loss = F.cross_entropy(logits, right.to(device))
+    beaten = logits.gather(1, right[:, None].to(device)) > logits.gather(1, wrong[:, None].to(device))
+    return _TaskScores(float(loss), float(beaten.float().mean()), torch.cat(masses))
+
+
+def _padded(rows: Sequence[Sequence[int]]) -> Int[Tensor, "row token"]:
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[row[-1]] * (longest - len(row))] for row in rows])

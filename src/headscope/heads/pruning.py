@@ -23,8 +23,7 @@ from headscope.heads.roles.measures import predicts_next_token
 from headscope.models.cost import Cost, cost
 from headscope.models.huggingface.model import HuggingFaceModel
 from headscope.models.protocol import OpenModel
-from headscope.models.pruning.folder import save
-from headscope.models.pruning.remove_heads import remove_heads
+from headscope.models.pruning.remove_heads import remove_heads, save
 from headscope.names import Head, HeadName, Site
 
 SCHEMA_VERSION = 1

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch import nn
 
 from headscope.errors import ModelError
-from headscope.files import RepeatedKeyError, parse_json
 
 MOST_REPEATS = 2_000
 """Most layers or experts. Each is an object of its own, so building a billion of them would never end."""
@@ -29,6 +30,7 @@ WIDEST = 2**20
 
 _REPEATED = re.compile(r"(num|n)_(\w+_)?(layers?|experts?|blocks?)|\w+_layers|depth")
 _WIDE = re.compile(r"(\w+_)?head_dim|d_kv|d_head|d_model|n_embd|hidden_size|intermediate_size|(num|n)_(\w+_)?heads?")
+_COUNTS = ("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size")
 _UNUSED = re.compile(r"pooler|masked_spec_embed|position_ids")
 """Weights that many checkpoints lack and that attention does not depend on."""
 
@@ -41,6 +43,19 @@ def refuse_huge_config(source: str, config: Any) -> None:
             raise ModelError(f"{source} claims {name}={value:,}; no model has that many, so its config is broken")
 
 
+def refuse_empty_config(source: str, config: Any) -> None:
+    """Reject a config without layers, heads, width or words, or whose classes are not a list."""
+    text = config.get_text_config()
+    for name in _COUNTS:
+        value = getattr(text, name, None)
+        if isinstance(value, int) and value < 1:
+            written = text.attribute_map.get(name, name)
+            raise ModelError(f"{source} claims {written}={value}, and a model has at least 1; its config is broken")
+    architectures = getattr(config, "architectures", None)
+    if architectures is not None and not isinstance(architectures, list):
+        raise ModelError(f'{source} claims architectures={architectures!r}; it has to be a list, as in ["GPT2Model"]')
+
+
 def refuse_more_weights_than_bytes(source: str, kind: Any, config: Any, n_bytes: int) -> None:
     """Refuse a config with more weights than its files can hold: the others would be allocated at random."""
     try:
@@ -50,24 +65,16 @@ def refuse_more_weights_than_bytes(source: str, kind: Any, config: Any, n_bytes:
         return
     claimed = sum(weight.numel() for weight in made.parameters())
     if claimed > MOST_PER_BYTE * n_bytes:
-        raise ModelError(f"{source} claims {claimed:,} weights, and its files have {n_bytes:,} bytes; fetch it again")
+        raise ModelError(
+            f"{source} is incomplete: its config describes {claimed:,} weights, but its files hold only {n_bytes:,} "
+            "bytes; download it again"
+        )
 
 
 def weight_bytes(folder: Path, gguf: str | None = None) -> int:
     """Size on disk of the safetensors of a folder, or of one GGUF file in it."""
     files = [folder / gguf] if gguf else folder.glob("*.safetensors")
     return sum(file.stat().st_size for file in files)
-
-
-def refuse_repeated_keys(folder: Path) -> None:
-    """Refuse configs with two values under one key: another program may open another model from the same folder."""
-    for name in ("config.json", "generation_config.json", "tokenizer_config.json"):
-        try:
-            parse_json((folder / name).read_bytes())
-        except RepeatedKeyError as problem:
-            raise ModelError(f"{folder / name} is ambiguous: {problem}; keep one of them") from None
-        except (OSError, ValueError, RecursionError):
-            continue  # not there, or reported when it is read
 
 
 def refuse_huge_headers(folder: Path) -> None:
@@ -80,9 +87,10 @@ def refuse_huge_headers(folder: Path) -> None:
             if n_bytes <= MOST_HEADER_BYTES:
                 n_tensors += opened.read(size).count(b"{")  # each tensor is an object in the header
         if n_bytes > MOST_HEADER_BYTES or n_tensors > MOST_TENSORS:
+            what = f"a header of {n_bytes:,} bytes" if n_bytes > MOST_HEADER_BYTES else f"{n_tensors:,} tensors"
+            most = f"{MOST_HEADER_BYTES:,} bytes" if n_bytes > MOST_HEADER_BYTES else f"{MOST_TENSORS:,}"
             raise ModelError(
-                f"{file} lists more tensors ({n_tensors:,}, in a header of {n_bytes:,} bytes) than any model has "
-                f"({MOST_TENSORS:,}); it is damaged, or made to exhaust memory"
+                f"{file} has {what}, and no model more than {most}; it is damaged, or made to exhaust memory"
             )
 
 
@@ -137,3 +145,38 @@ def _numbers(config: Mapping[Any, Any]) -> Iterator[tuple[str, float]]:
             yield from _numbers(value)
         elif isinstance(value, int | float):
             yield str(name), value
+
+
+def refuse_other_shapes(source: str, model: Any) -> None:
+    """Refuse weights of other shapes than the metadata says; the vocabulary may be padded."""
+    try:
+        with torch.device("meta"):
+            described: nn.Module = type(model)(model.config)
+    except Exception:  # what it describes cannot be built; running it will say more
+        return
+    words = {getattr(model.config.get_text_config(), "vocab_size", None)}
+    held = dict(model.named_parameters())
+    for name, weight in described.named_parameters():
+        expected, found = tuple(weight.shape), tuple(held[name].shape) if name in held else tuple(weight.shape)
+        if found != expected and not (expected[:1] and expected[0] in words and found[1:] == expected[1:]):
+            raise ModelError(
+                f"{source}: {name} has shape {found}, and the file's metadata says {expected}; one of them is broken: "
+                "fetch it again"
+            )
+
+
+def read_gguf(file: Path) -> Any:
+    """The reader of a GGUF file, whose metadata lie within the file and whose strings can be decoded."""
+    import gguf
+
+    class Bounded(gguf.GGUFReader):
+        def _get(self, offset: Any, dtype: Any, count: Any = 1, *order: Any, **named: Any) -> Any:
+            # gguf takes what is past the end for empty, and walks as many items as an array claims
+            if int(offset) + int(count) * np.dtype(dtype).itemsize > len(self.data):
+                raise ValueError(f"its metadata go on past its {len(self.data):,} bytes")
+            return super()._get(offset, dtype, count, *order, **named)
+
+    reader = Bounded(file)
+    for field in reader.fields.values():
+        field.contents()
+    return reader

@@ -19,8 +19,6 @@ from headscope.attention.pattern import refuse_large_scores
 from headscope.errors import ModelError
 
 LISTED = 3
-HELD = 2**24
-"""Bytes of attention outputs that are held until the end of a pass, to be checked together."""
 
 
 @torch.no_grad()
@@ -45,8 +43,6 @@ class Extremes:
 
     values: dict[str, list[Tensor]] = field(default_factory=dict)
     """The smallest and the largest value of each tensor."""
-    _held: list[tuple[str, Tensor]] = field(default_factory=list)
-    _bytes: int = 0
 
     def add(self, name: str, tensor: Tensor) -> None:
         """Keep what the largest absolute value is read from, by one kernel on a GPU."""
@@ -54,32 +50,11 @@ class Extremes:
             low, high = torch.aminmax(tensor.detach())  # before the name is known: some quantised tensors have none
             self.values.setdefault(name, []).extend((low, high))
 
-    def hold(self, name: str, tensor: Tensor) -> None:
-        """As ``add``, but small tensors on a GPU are held until all are read, by few kernels for all of them."""
-        size = tensor.numel() * tensor.element_size()
-        if tensor.device.type != "cuda" or not size or not tensor.is_floating_point() or self._bytes + size > HELD:
-            self.add(name, tensor)
-        else:
-            self.values.setdefault(name, [])  # in the order of the pass
-            self._held.append((name, tensor.detach()))
-            self._bytes += size
-
-    def _add_held(self) -> None:
-        alike: dict[object, list[tuple[str, Tensor]]] = {}
-        for name, tensor in self._held:
-            alike.setdefault((tensor.shape, tensor.dtype, tensor.device), []).append((name, tensor))
-        self._held, self._bytes = [], 0
-        for some in alike.values():
-            low, high = torch.stack([tensor for _, tensor in some]).flatten(1).aminmax(dim=1)
-            for (name, _), *pair in zip(some, low.unbind(), high.unbind(), strict=True):
-                self.values.setdefault(name, []).extend(pair)
-
     def fetch(self) -> set[torch.device]:
         """Begin to copy all values from their GPUs without waiting for them: ``read`` would wait for all that is begun.
 
         They may be read after the streams of these GPUs, which are returned, have reached this point.
         """
-        self._add_held()
         there: dict[tuple[torch.device, torch.dtype], list[tuple[list[Tensor], int]]] = {}
         for values in self.values.values():
             for at, value in enumerate(values):
@@ -93,7 +68,6 @@ class Extremes:
 
     def read(self) -> dict[str, float]:
         """Read all values, which waits for the device once unless they were fetched; NaN where there is one."""
-        self._add_held()
         kept = [value for values in self.values.values() for value in values]
         if not kept:
             return {}

@@ -19,18 +19,18 @@ from headscope.models.any_torch.compiled import refuse_empty, refuse_script
 from headscope.models.config_checks import (
     NO_HEAD,
     base_without_head,
+    read_gguf,
+    refuse_empty_config,
     refuse_huge_config,
     refuse_huge_headers,
     refuse_huge_tokenizers,
     refuse_missing_weights,
     refuse_more_weights_than_bytes,
-    refuse_repeated_keys,
+    refuse_other_shapes,
     weight_bytes,
 )
-from headscope.models.gguf_checks import refuse_lying_gguf, refuse_other_shapes
 from headscope.models.inputs.media import KEYS, MediaProcessors, split_processor
-from headscope.models.inputs.start_token import add_start_token, gguf_start_token
-from headscope.models.inputs.tokens import InputProcessor
+from headscope.models.inputs.tokens import InputProcessor, add_start_token, gguf_start_token
 from headscope.models.modes import own_precision
 from headscope.models.protocol import OpenModel
 from headscope.models.pruning.pruned_modeling import pruned
@@ -223,13 +223,9 @@ def _place(source: str | Path, path: Path, gguf: str | None) -> str:
 def _read_gguf(file: Path, source: str) -> Any:
     """The fields and the list of tensors of a GGUF file."""
     try:
-        import gguf
-
-        reader = gguf.GGUFReader(file)
+        return read_gguf(file)
     except Exception as error:  # a damaged file can fail anywhere, with an error of any kind
         raise ModelError(_explain(source, error)) from error
-    refuse_lying_gguf(source, reader)
-    return reader
 
 
 @contextmanager
@@ -255,7 +251,6 @@ def _check_folder(folder: Path) -> None:
     if not (folder / "config.json").is_file():
         inside = ", ".join(sorted(p.name for p in folder.iterdir())[:6]) or "nothing"
         raise ModelError(f"{folder} has no config.json (it holds {inside}); give a folder saved with save_pretrained")
-    refuse_repeated_keys(folder)
     refuse_huge_tokenizers(folder)
     if any(folder.glob("*.safetensors")):
         refuse_huge_headers(folder)
@@ -282,6 +277,7 @@ def _load_weights(where: str, source: str, options: Options, shared: dict[str, A
     try:
         config = transformers.AutoConfig.from_pretrained(where, **shared)
         refuse_huge_config(source, config)
+        refuse_empty_config(source, config)
         kind = _model_class(config)
         if getattr(config, "pruned_heads", None) is not None:
             kind = pruned(kind)
@@ -391,6 +387,12 @@ def _explain(source: str, error: Exception) -> str:
         return _pickled(source, "no safetensors file was found")
     if "gguf" in message.lower() and isinstance(error, ImportError):
         return f"{source}: GGUF files need two more packages; pip install headscope[gguf]"
+    if isinstance(error, KeyError) and error.args:
+        return f"{source} cannot be opened: transformers does not know {message}, which its config or files name"
+    if "ignore_mismatched_sizes" in message:
+        return f"{source} cannot be opened: its weights have other shapes than its config says; fetch it again"
+    if "alidation error" in message:  # of several lines: the field, then what it should be
+        return f"{source} cannot be opened: {' '.join(message.split())}"
     return f"{source} cannot be opened: {_first_line(error)}"
 
 

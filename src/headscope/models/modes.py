@@ -1,4 +1,7 @@
-"""Run a model as it is, whatever PyTorch mode the caller is in: no autocast, no inference mode, no training mode."""
+"""Run a model as it is, whatever PyTorch mode the caller is in: no autocast, no inference mode, no training mode.
+
+On its own device, and with as many threads as are asked for.
+"""
 
 from __future__ import annotations
 
@@ -55,3 +58,20 @@ def refuse_inference_weights(model: nn.Module) -> None:
             f"{type(model).__name__} was made inside torch.inference_mode ({made_there} is an inference tensor), so it "
             "cannot be traced; make it outside, or give headscope.load its name"
         )
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """The device for inputs: that of the first weights in memory (offloaded weights are on the meta device)."""
+    devices = (weight.device for weight in model.parameters())
+    return next((device for device in devices if device.type != "meta"), torch.device("cpu"))
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Use this many CPU threads inside the block: the last digits of a matrix product depend on them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from headscope.attention.module import MultiHeadAttention
@@ -32,8 +31,8 @@ class NativeModel(RecordedModel):
         modules = {path: part for path, part in model.named_modules() if isinstance(part, MultiHeadAttention)}
         if not modules:
             raise ModelError(
-                f"{type(model).__name__} is neither a transformers model nor built on headscope's MultiHeadAttention; "
-                "say what it is called with, as in load(module, inputs=x), and its attention is found while it runs"
+                f"{type(model).__name__} is not a transformers model and does not use headscope's MultiHeadAttention; "
+                "pass example inputs, load(module, inputs=x), and its attention is found while it runs"
             )
         self._table = input_embedding(model)
         vocabulary = getattr(self._table, "num_embeddings", None)
@@ -60,15 +59,6 @@ class NativeModel(RecordedModel):
 
     def output_matrix(self, site: str) -> nn.Module:
         return self._module(site).o_proj
-
-    def query_weight(self, site: str) -> Float[Tensor, "head d_model d_head"]:
-        return _by_head(self._module(site).q_proj, self._module(site).n_heads)
-
-    def key_weight(self, site: str) -> Float[Tensor, "kv d_model d_head"]:
-        return _by_head(self._module(site).k_proj, self._module(site).n_kv_heads)
-
-    def value_weight(self, site: str) -> Float[Tensor, "kv d_model d_value"]:
-        return _by_head(self._module(site).v_proj, self._module(site).n_kv_heads)
 
     def site_modules(self) -> Mapping[str, nn.Module]:
         return dict(self._modules)
@@ -101,17 +91,9 @@ class NativeModel(RecordedModel):
             self._add_site(name, call)
         return name
 
-    def _writers(self) -> Mapping[str, nn.Module]:
-        return {name: module.o_proj for name, module in self._modules.items()}
-
     def _module(self, site: str) -> MultiHeadAttention:
         self._check_site(site)
         return self._modules[site]
-
-
-def _by_head(linear: nn.Linear, n_heads: int) -> Float[Tensor, "head d_in d_head"]:
-    weight = linear.weight
-    return weight.reshape(n_heads, -1, weight.shape[1]).transpose(1, 2)
 
 
 def as_transformers(tokenizer: Any) -> Any:

@@ -172,10 +172,6 @@ class OpenModel(Protocol):
         """The module of W_O; refused with the reason where no single matrix takes the heads."""
         ...
 
-    def residual_scale(self, site: str) -> float:
-        """The factor on a site's output on its way to the final norm; refused where it is not one factor."""
-        ...
-
     def site_modules(self) -> Mapping[str, torch.nn.Module]:
         """The attention module of each site."""
         ...

@@ -21,9 +21,9 @@ from headscope.models.inputs.tokens import InputProcessor
 from headscope.models.modes import ordinary, own_precision, refuse_inference_weights, refuse_training_mode
 from headscope.models.protocol import ForwardPass, SiteObserver, SiteOutput, Unembedding
 from headscope.models.selfcheck import SelfCheck
+from headscope.models.structure.projections import Which, find_projection
 from headscope.models.structure.recorder import current_recorder
 from headscope.models.structure.replaced_modules import WatchedModules
-from headscope.models.structure.residual_scale import Scales, residual_scales, scale_of
 from headscope.models.structure.sites import input_embedding, logits_of, site_from_call
 from headscope.models.structure.unembedding import UnembeddingPath
 from headscope.names import ModelShape
@@ -51,10 +51,6 @@ class Recording:
         by_head = x.reshape(*x.shape[:-1], n_heads, -1)
         self.outputs[site] = SiteOutput(self._row_of(by_head), self._row_of(output))
 
-    def keep_residual_stream(self, residual: Tensor) -> None:
-        if self.keep_residual:
-            self.residual = self._row_of(residual)
-
     def _row_of(self, x: Tensor) -> Tensor:
         return x if self.row is None else x[:, self.row : self.row + 1].clone()
 
@@ -75,7 +71,6 @@ class RecordedModel(ABC):
         self.end_tokens = _end_tokens(model, processor.tokenizer)
         self._training = [module for module in model.modules() if module.training]
         self._hooks: list[Any] = []
-        self._scales: Scales = {}
         self._watched = WatchedModules(model)
         refuse_inference_weights(model)
         refuse_non_finite_weights(model)
@@ -136,13 +131,18 @@ class RecordedModel(ABC):
         found = self._unembedding.matrix
         return found if isinstance(found, nn.Linear) else None
 
-    def residual_scale(self, site: str) -> float:
-        """See ``OpenModel.residual_scale``. All sites are measured at once."""
-        if site not in self._scales:
-            self._scales = residual_scales(
-                self.model, lambda inputs: self.run(inputs, residual=True).residual, self._writers(), self.probe
-            )
-        return scale_of(self._scales, site)
+    def query_weight(self, site: str) -> Float[Tensor, "head d_model d_head"]:
+        return self._projection(site, "q")
+
+    def key_weight(self, site: str) -> Float[Tensor, "kv d_model d_head"]:
+        return self._projection(site, "k")
+
+    def value_weight(self, site: str) -> Float[Tensor, "kv d_model d_value"]:
+        return self._projection(site, "v")
+
+    def _projection(self, site: str, which: Which) -> Tensor:
+        self._check_site(site)
+        return find_projection(self, site, which).by_head()
 
     def close(self) -> None:
         """Restore the model to the state it was opened in."""
@@ -161,10 +161,6 @@ class RecordedModel(ABC):
     @abstractmethod
     def _site_of(self, recording: Recording, call: Call) -> str | None:
         """The name of the site that makes this call; None for a module of another model."""
-
-    @abstractmethod
-    def _writers(self) -> Mapping[str, nn.Module]:
-        """For each site, the module whose output is added to the residual stream."""
 
     def _logits(self, output: Any) -> Tensor:
         """The logits in what the model returned, or its last hidden states."""
@@ -192,8 +188,9 @@ class RecordedModel(ABC):
 
     def _record_residual(self, args: Any) -> None:
         recording = self._current()
-        if recording is not None and args:
-            recording.keep_residual_stream(args[0])
+        if recording is not None and args and recording.keep_residual:
+            row = recording.row
+            recording.residual = args[0] if row is None else args[0][:, row : row + 1].clone()
 
     def _current(self) -> Recording | None:
         recording = _recording.get()
@@ -214,7 +211,7 @@ class RecordedModel(ABC):
                 z = recorder.observe(site, call, observer)
             else:
                 z = plain(call) if observer is None else observer(site, call)
-            recording.check.z.hold(site, z)
+            recording.check.z.add(site, z)
             return z
 
         with self._recorded(recording), observing(observe):

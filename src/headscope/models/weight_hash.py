@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,7 +24,7 @@ def weight_hash(model: nn.Module, dtype: torch.dtype | None = None) -> str:
     With ``dtype``, of the floating-point weights converted to it: float32 identifies a model loaded in half precision.
     """
     digest = hashlib.sha256()
-    for part in _on_host(_parts(model, dtype)):
+    for part in _parts(model, dtype):
         digest.update(part)
     return digest.hexdigest()
 
@@ -51,49 +50,15 @@ def weights_put_back(model: nn.Module) -> Iterator[None]:
         _put_back[model] = _put_back.get(model, 0) + change_count(model) - before
 
 
-def _parts(model: nn.Module, dtype: torch.dtype | None) -> Iterator[bytes | Tensor]:
-    """What is hashed, in order: a line about each tensor, then its bytes, of one on a GPU some at a time."""
+def _parts(model: nn.Module, dtype: torch.dtype | None) -> Iterator[Any]:
+    """What is hashed, in order: a line about each tensor, then its bytes, some at a time."""
     for name, stored in sorted(model.state_dict().items()):
         for part, tensor in _plain_tensors(model, name, stored):
             wanted = tensor.to(dtype or tensor.dtype) if tensor.is_floating_point() else tensor
             yield f"{part} {wanted.dtype} {tuple(wanted.shape)}\n".encode()
             flat = wanted.detach().contiguous().flatten()
             if flat.numel():
-                own = flat.view(torch.uint8)
-                yield from torch.split(own, AT_ONCE) if own.device.type == "cuda" else [own.cpu()]
-
-
-def _on_host(parts: Iterator[bytes | Tensor]) -> Iterator[Any]:
-    """Parts as buffers. While one is hashed, the next one is copied from its GPU into memory that stays."""
-    staged: list[Tensor] = []
-    waiting: Callable[[], Any] | None = None
-    for number, part in enumerate(parts):
-        if isinstance(part, Tensor) and part.device.type == "cuda":
-            staged = staged or [torch.empty(AT_ONCE, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
-            begun = _begin_copy(part, staged[number % 2])
-        else:
-            begun = partial(_buffer, part)
-        if waiting is not None:
-            yield waiting()
-        waiting = begun
-    if waiting is not None:
-        yield waiting()
-
-
-def _begin_copy(part: Tensor, staged: Tensor) -> Callable[[], Any]:
-    here = staged[: part.numel()]
-    here.copy_(part, non_blocking=True)
-    copied = torch.cuda.current_stream(part.device).record_event()
-
-    def wait() -> Any:
-        copied.synchronize()
-        return _buffer(here)
-
-    return wait
-
-
-def _buffer(part: bytes | Tensor) -> Any:
-    return part.numpy().data if isinstance(part, Tensor) else part
+                yield from (some.cpu().numpy().data for some in torch.split(flat.view(torch.uint8), AT_ONCE))
 
 
 @contextmanager

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import html
 import io
-from collections.abc import Callable, Iterator
+import json
+import re
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +27,16 @@ from headscope.errors import InputError
 from headscope.files import parsing
 from headscope.models.protocol import Token
 from headscope.names import Head, HeadName
-from headscope.scan.census_archive import read_census
-from headscope.scan.recipe import SCHEMA_VERSION, Recipe
+from headscope.scan.shards import SCHEMA_VERSION, Recipe
 from headscope.scan.tally.examples import BEFORE, NO_TOKEN
 from headscope.scan.tally.reduction import TRAITS
-from headscope.scan.tally.tally import Layout, Tally
+from headscope.scan.tally.tally import Tally, TallyLayout
 
 _NUMBERS = ("mean", "variance", "minimum", "maximum", "low", "high", "null_mean", "null_low", "null_high")
 
 
 @dataclass(frozen=True)
-class Row:
+class CensusRow:
     """One head's attention mass on one question, or one of its traits, over all counted queries.
 
     ``low`` and ``high`` bound the middle 95 % of bootstrap means; None where no replicate drew a counted query.
@@ -67,27 +73,19 @@ class Census:
         path = Path(folder)
         files = read_census(path)
         with parsing(f"the census in {path}", "scan again into another folder"):
-            recipe = Recipe.from_json(files["recipe.json"].decode("utf-8"))
+            recipe, digests = Recipe.from_json(files["recipe.json"].decode("utf-8")).without_digests()
             census = cls(Tally.from_bytes(files["tally.safetensors"]), recipe)
             census._examples = pq.read_table(pa.BufferReader(files["examples.parquet"])).cast(_EXAMPLE_SCHEMA)
-            census._refuse_lies()
+            repr(census), census.title  # what its pages begin with
+        for name, digest in (digests or {}).items():
+            if hashlib.sha256(files[name]).hexdigest() != digest:
+                raise InputError(f"{name} in {path} is not what the scan wrote (its SHA-256 differs); scan again")
+        if digests is None and path.is_dir():  # an archive has checksums of its own
+            warnings.warn(f"{path} was written without digests of its data: not verified", stacklevel=2)
         return census
 
-    def _refuse_lies(self) -> None:
-        """Refuse examples of heads that the tally does not have, and a recipe that does not say what was scanned."""
-        known = {"head": {str(head) for head in self.heads()}, "question": set(self.questions)}
-        for column, names in known.items():
-            strange = set(self.examples()[column].unique().to_pylist()) - names
-            if strange:
-                raise InputError(f"its examples are of the {column} {min(map(str, strange))!r}, which it does not have")
-        lengths = pc.fill_null(pc.list_value_length(self.examples()["tokens"]), 0)
-        at = pc.fill_null(self.examples()["at"], -1)
-        if not pc.all(pc.and_(pc.greater_equal(at, 0), pc.less(at, lengths))).as_py():
-            raise InputError("an example's query is outside its tokens; it is damaged: scan again")
-        repr(self), self.title  # what its pages begin with
-
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> TallyLayout:
         return self.tally.layout
 
     @property
@@ -119,11 +117,11 @@ class Census:
         return self.layout.heads()
 
     @cached_property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[CensusRow]:
         """In the order of the heads; sites that no text reached are left out."""
         return list(_rows(self.tally))
 
-    def row(self, head: HeadName, question: str) -> Row:
+    def row(self, head: HeadName, question: str) -> CensusRow:
         """The row of one head and question or trait."""
         wanted = Head.parse(head)
         found = [row for row in self.rows if row.head == wanted and row.question == question]
@@ -132,7 +130,7 @@ class Census:
             raise InputError(f"this census has no row for {wanted} and {question!r}; questions are {asked}")
         return found[0]
 
-    def top(self, question: str, count: int = 5) -> list[Row]:
+    def top(self, question: str, count: int = 5) -> list[CensusRow]:
         """The heads with the highest mean."""
         rows = [row for row in self.rows if row.question == question]
         return sorted(rows, key=lambda row: -row.mean)[:count]
@@ -159,13 +157,13 @@ class Census:
 
     def files(self) -> dict[str, bytes]:
         """The files of this census's folder, in the order of writing: with the last one, the census is complete."""
-        from headscope.scan.census_page import census_page
 
+        data = {"tally.safetensors": self.tally.to_bytes(), "examples.parquet": _parquet(self.examples())}
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in data.items()}
         return {
-            "tally.safetensors": self.tally.to_bytes(),
-            "examples.parquet": _parquet(self.examples()),
+            **data,
             "report.html": census_page(self).encode(),
-            "recipe.json": self.recipe.to_json().encode(),
+            "recipe.json": self.recipe.with_digests(digests).to_json().encode(),
             "census.parquet": _parquet(self.to_arrow()),
         }
 
@@ -178,7 +176,7 @@ class Census:
         )
 
 
-def _rows(tally: Tally) -> Iterator[Row]:
+def _rows(tally: Tally) -> Iterator[CensusRow]:
     layout, counts = tally.layout, tally.head_counts()
     low, high = tally.intervals()
     shown = {"mean": tally.means(), "variance": tally.variances(), "minimum": tally.smallest, "maximum": tally.largest}
@@ -201,7 +199,7 @@ def _rows(tally: Tally) -> Iterator[Row]:
             numbers = {key: None if value != value else value for key, value in numbers.items()}
             kind = "trait" if name in TRAITS else "question"
             histogram = bins[name][column] if name in bins else None
-            yield Row(head, name, kind, queries[at][column], **numbers, histogram=histogram)
+            yield CensusRow(head, name, kind, queries[at][column], **numbers, histogram=histogram)
 
 
 def _example_table(tally: Tally, tokens_of: Callable[[Tensor], tuple[Token, ...]]) -> pa.Table:
@@ -262,3 +260,132 @@ def _parquet(table: pa.Table) -> bytes:
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd")
     return buffer.getvalue()
+
+
+FILES = ("tally.safetensors", "examples.parquet", "report.html", "recipe.json", "census.parquet")
+SUFFIX = ".zip"
+LARGEST_FILE = 2**31  # bytes of one file in an archive; a tally of a thousand heads has some 30 million
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the time of every file in an archive, so that equal censuses are equal bytes
+
+
+def read_census(path: Path) -> dict[str, bytes]:
+    """The files of a census, by name."""
+    return _read_archive(path) if path.suffix == SUFFIX and path.is_file() else _read_folder(path)
+
+
+def _read_folder(path: Path) -> dict[str, bytes]:
+    missing = [name for name in FILES if not (path / name).is_file()]
+    if missing:
+        unfinished = (path / "work").is_dir()
+        hint = "its scan is not finished: run it again" if unfinished else "give the folder that a scan wrote"
+        raise InputError(f"{path} holds no census ({missing[0]} is missing); {hint}")
+    return {name: (path / name).read_bytes() for name in FILES}
+
+
+def _read_archive(path: Path) -> dict[str, bytes]:
+    with parsing(f"the census in {path}", "download it again"), zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        for name in FILES:
+            if name not in names:
+                raise InputError(f"{path} holds no census ({name} is missing); give an archive that the page made")
+            size = archive.getinfo(name).file_size
+            if size > LARGEST_FILE:
+                raise InputError(f"{name} in {path} has {size:,} bytes; a census's files have at most {LARGEST_FILE:,}")
+        return {name: archive.read(name) for name in FILES}
+
+
+def archive_of(files: Mapping[str, bytes], *, smallest: bool = False, comment: str = "") -> bytes:
+    """A zip archive of a census's files. The ``smallest`` one is LZMA, which not every program unpacks."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_LZMA if smallest else zipfile.ZIP_DEFLATED) as archive:
+        archive.comment = comment.encode()
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name, EPOCH), data, archive.compression)
+    return buffer.getvalue()
+
+
+DESCRIPTIONS = {
+    "previous": "attention on the token before",
+    "itself": "attention on the token itself",
+    "first": "attention on the first token",
+    "duplicate": "attention on earlier copies of this token",
+    "induction": "attention on what followed earlier copies",
+    "entropy": "entropy of the attention pattern, in nats",
+    "distance": "mean distance to the attended tokens",
+    "spread": "standard deviation of that distance",
+    "strongest": "weight of the strongest key",
+}
+TOP_HEADS = 3
+"""The number of heads per question whose examples are shown."""
+
+
+def census_page(census: Census) -> str:
+    """The HTML page of a census, from a template."""
+    template = files("headscope.scan").joinpath("census_page.html").read_text(encoding="utf-8")
+    result = census.recipe.data.get("result", {})
+    summary = (
+        f"{census.layout.n_heads:,} heads in {len(census.layout.sites)} sites · {result.get('tokens', 0):,} tokens in "
+        f"{result.get('documents', 0):,} documents · rows of {census.layout.context:,} tokens"
+    )
+    problems = "".join(f"<p class=problem>{html.escape(problem)}</p>" for problem in census.problems[:5])
+    parts = {
+        "title": html.escape(census.model_name),
+        "summary": html.escape(summary),
+        "problems": problems,
+        "unit": html.escape(str(result.get("interval_over", "document"))),
+        "examples": "".join(_examples(census, question) for question in census.questions),
+        "recipe": html.escape(census.recipe.to_json()),
+        "data": json.dumps(_data(census), separators=(",", ":")).replace("<", "\\u003c"),
+    }
+    # in one pass: a token of the corpus may itself be {{data}}
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
+
+
+def _data(census: Census) -> dict[str, Any]:
+    """Means, intervals and nulls per question, in the order of the heads, to four digits."""
+    by_head = {(str(row.head), row.question): row for row in census.rows}
+    maps = []
+    for question in (*census.questions, *TRAITS):
+        rows = [by_head.get((str(head), question)) for head in census.heads()]
+        numbers = [None if row is None else _numbers(row) for row in rows]
+        maps.append(
+            {
+                "name": question,
+                "description": DESCRIPTIONS.get(question, ""),
+                "trait": question in TRAITS,
+                "rows": numbers,
+            }
+        )
+    return {"sites": [list(site) for site in census.layout.sites], "maps": maps}
+
+
+def _numbers(row: CensusRow) -> list[float | None]:
+    return [_short(value) for value in (row.mean, row.low, row.high, row.null_mean)]
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None or value != value else float(f"{value:.4g}")
+
+
+def _examples(census: Census, question: str) -> str:
+    table, top = census.examples(), census.top(question, TOP_HEADS)
+    heads = pa.array([str(best.head) for best in top], pa.string())
+    asked = pc.and_(pc.equal(table["question"], question), pc.is_in(table["head"], heads))
+    rows = table.filter(asked).to_pylist()
+    shown = []
+    for best in top:
+        mine = [row for row in rows if row["head"] == str(best.head)]
+        lines = "".join(f"<li>{_line(row)}</li>" for row in mine)
+        shown.append(f"<h4>{best.head} <span>mean {best.mean:.3f}</span></h4><ol>{lines}</ol>")
+    return f"<section><h3>{html.escape(question)}</h3>{''.join(shown)}</section>"
+
+
+def _line(row: dict[str, Any]) -> str:
+    """The tokens around an example: the query marked, and its strongest key where it is in the window."""
+    target = row["at"] + row["key"] - row["position"]
+    parts = []
+    for index, token in enumerate(row["tokens"]):
+        text = html.escape(token).replace("\n", "⏎")
+        tag = "b" if index == row["at"] else "u" if index == target else None
+        parts.append(f"<{tag}>{text}</{tag}>" if tag else text)
+    return f"<q>{''.join(parts)}</q> <span>{row['score']:.2f}, document {row['document']}</span>"

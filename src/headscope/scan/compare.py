@@ -15,7 +15,7 @@ from headscope.scan.tally.reduction import TRAITS
 
 
 @dataclass(frozen=True)
-class Change:
+class _Change:
     """One head and question in both censuses. ``low`` and ``high`` bound the middle 95 % of bootstrap differences."""
 
     head: Head
@@ -40,9 +40,9 @@ class Comparison:
     """Every head and question that both censuses have, largest change first."""
 
     names: tuple[str, str]
-    changes: tuple[Change, ...]
+    changes: tuple[_Change, ...]
 
-    def of(self, question: str) -> list[Change]:
+    def of(self, question: str) -> list[_Change]:
         return [change for change in self.changes if change.question == question]
 
     def to_arrow(self) -> pa.Table:
@@ -72,7 +72,7 @@ def compare(a: Census | str | Path, b: Census | str | Path) -> Comparison:
     return Comparison((before.title, after.title), tuple(changes))
 
 
-def _changes(before: Census, after: Census, question: str) -> list[Change]:
+def _changes(before: Census, after: Census, question: str) -> list[_Change]:
     means, drawn = [], []
     for census in (before, after):
         index = census.layout.quantities.index(question)
@@ -82,7 +82,7 @@ def _changes(before: Census, after: Census, question: str) -> list[Change]:
     moved = drawn[1][:replicates] - drawn[0][:replicates]
     low, high = percentile_interval(moved)
     return [
-        Change(head, question, *(float(part[column]) for part in (*means, low, high)))
+        _Change(head, question, *(float(part[column]) for part in (*means, low, high)))
         for column, head in enumerate(before.heads())
         if not (means[0][column].isnan() or means[1][column].isnan())
     ]

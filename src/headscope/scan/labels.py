@@ -22,7 +22,7 @@ from headscope.scan.tally.reduction import TRAITS
 
 
 @dataclass(frozen=True)
-class Labels:
+class _Labels:
     """All questions of a batch, one after the other: a GPU labels them in as many launches as one of them takes.
 
     ``counted`` leaves out padding, added tokens, and queries that see only themselves.
@@ -71,7 +71,7 @@ class Labels:
 class Asked:
     """What is asked at the sites of a batch. Sites whose queries see the same keys share what is made for them."""
 
-    def __init__(self, labels: Labels, context: int) -> None:
+    def __init__(self, labels: _Labels, context: int) -> None:
         self.labels, self.context = labels, context
         self.questions = labels.within_pieces()
         self._valid: dict[tuple[VisibleKeys, torch.device], Tensor] = {}
@@ -110,7 +110,7 @@ def label_batch(
     rules: Sequence[LabelRule],
     model: OpenModel,
     device: torch.device | str = "cpu",
-) -> Labels:
+) -> _Labels:
     """Label a batch, all pieces at once. Labels of different pieces are never equal. Nothing waits for a GPU."""
     place = torch.device(device)
     placed = rows.on(place)
@@ -126,7 +126,7 @@ def label_batch(
     visible = without_waiting(lengths, place)[placed.piece_ids]
     counted = (placed.positions >= before) & (placed.positions < visible - after)
     matching = match(query, key, exclude_self, largest=(len(rows.pieces) + 1) * LARGEST_LABEL)
-    return Labels(
+    return _Labels(
         question_names(rules), query, key, excludes, exclude_self, matching, counted, visible, placed.positions + 1
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,15 +20,15 @@ from headscope.heads.bootstrap import hash64
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.heads.questions.standard_questions import VisibleKeys
 from headscope.models.finite import PassCheck, deferred_checks
-from headscope.models.inputs.dummy_inputs import device_of
+from headscope.models.modes import device_of, threads
 from headscope.models.protocol import OpenModel
 from headscope.models.recording import note_logsumexp
-from headscope.scan.corpus.document_split import Block, DocumentSplit
+from headscope.scan.corpus.document_split import DocumentBlock, DocumentSplit
 from headscope.scan.corpus.packing import PackedRows, RowFormat
 from headscope.scan.labels import Asked, label_batch, null_name, question_names
 from headscope.scan.options import ScanOptions
 from headscope.scan.tally.reduction import TRAITS, SiteValues, reduce
-from headscope.scan.tally.tally import Layout, Tally
+from headscope.scan.tally.tally import Tally, TallyLayout
 from headscope.scan.waiting_sites import SummedSites, WaitingSites
 
 Advance = Callable[[int], None]
@@ -41,7 +40,7 @@ class Plan:
     """What is measured, and how: sent to every worker."""
 
     row_format: RowFormat
-    layout: Layout
+    layout: TallyLayout
     rules: tuple[LabelRule, ...]
     batch: int
     threads: int
@@ -51,7 +50,7 @@ class Plan:
     def make(cls, model: OpenModel, options: ScanOptions, row_format: RowFormat, threads: int, unit: str) -> Plan:
         """The plan for a model. ``unit`` is what the bootstrap draws: a "document" or a "piece"."""
         names = question_names(options.rules)
-        layout = Layout(
+        layout = TallyLayout(
             sites=tuple((site.name, site.n_heads) for site in model.shape.sites.values()),
             questions=names,
             nulls=tuple(null_name(name) for name in names),
@@ -129,7 +128,7 @@ class _BatchObserver:
         self.sums: list[SummedSites] = []
         self.checks: list[PassCheck] = []
         self._ends: list[torch.cuda.Event] = []
-        self._block_questions: dict[tuple[Block, torch.device], dict[str, Question]] = {}
+        self._block_questions: dict[tuple[DocumentBlock, torch.device], dict[str, Question]] = {}
         self._waiting = WaitingSites(rows, self.asked, self.causal, self.sums.append)
 
     def attend(self, site: str, call: Call) -> Tensor:
@@ -165,11 +164,11 @@ class _BatchObserver:
             end.synchronize()
         for check in self.checks:
             check.verify()
-        units = bootstrap_units(self.rows, self.plan.unit)
+        units = _bootstrap_units(self.rows, self.plan.unit)
         for each in self.sums:
             tally.add(each.first, each.sums, self.rows, units, each.n_sites)
 
-    def _questions_in(self, block: Block, device: torch.device) -> dict[str, Question]:
+    def _questions_in(self, block: DocumentBlock, device: torch.device) -> dict[str, Question]:
         """The questions of one block, made once for all sites: a question caches how it is best answered."""
         if (block, device) not in self._block_questions:
             at = (block.row_index, slice(block.start, block.stop))
@@ -199,7 +198,7 @@ class _SiteBuffers:
         self._like, self._shape = call.v, (batch, n_heads, length, call.v.shape[-1])
         self._z: Tensor | None = None
 
-    def fill(self, block: Block, observed: Observation) -> None:
+    def fill(self, block: DocumentBlock, observed: Observation) -> None:
         rows, columns = block.row_index, slice(block.start, block.stop)
         traits = [observed.entropy, observed.distance.mean, observed.distance.std, observed.strongest.weight]
         found = torch.stack([*traits, *observed.mass.values()], dim=1)
@@ -220,7 +219,7 @@ class _SiteBuffers:
         return self._z
 
 
-def bootstrap_units(rows: PackedRows, unit: str) -> list[int]:
+def _bootstrap_units(rows: PackedRows, unit: str) -> list[int]:
     """A number per piece; pieces with equal numbers are drawn together: those of a document, or each on its own."""
     documents = [piece.document for piece in rows.pieces]
     if unit == "document":
@@ -247,14 +246,3 @@ def model_inputs(model: OpenModel, rows: PackedRows, first_position: int | None)
     if "logits_to_keep" in names:
         inputs["logits_to_keep"] = torch.zeros(1, dtype=torch.long, device=device)
     return inputs
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Use this many CPU threads inside the block: the last digits of a matrix product depend on them."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -12,20 +12,20 @@ import signal
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from headscope.errors import HeadscopeError, InputError
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import weight_hash
 from headscope.scan.corpus.packing import PackedRows
 from headscope.scan.measure import Advance, Measurer, Plan
-from headscope.scan.recipe import device_name
-from headscope.scan.shards import ScanFolder
+from headscope.scan.shards import Recipe, ScanFolder, device_name
 from headscope.scan.tally.tally import Tally
 
 Opener = Callable[[], OpenModel]
@@ -65,7 +65,7 @@ class WorkerLostError(Exception):
     """A worker died before it returned its tally."""
 
 
-class Worker(Protocol):
+class _Worker(Protocol):
     """A process, here or elsewhere, that measures one shard at a time."""
 
     def send(self, rows: bytes) -> Any:
@@ -82,13 +82,13 @@ class WorkerPool:
     """How to start a worker, and how to wait until some of them have answered."""
 
     size: int
-    start: Callable[[], Worker]
+    start: Callable[[], _Worker]
     wait: Callable[[list[Any]], list[Any]]
 
     def run(self, folder: ScanFolder, shards: Sequence[int], advance: Advance) -> None:
         """Measure the shards with all workers. The shard of a lost worker goes to a new one."""
         queue, losses = deque(shards), Counter[int]()
-        busy: dict[Any, tuple[Worker, int, int]] = {}
+        busy: dict[Any, tuple[_Worker, int, int]] = {}
         idle = [self.start() for _ in range(min(self.size, len(shards)))]
         try:
             while queue or busy:
@@ -120,14 +120,24 @@ class WorkerPool:
                 worker.stop()
 
 
-@runtime_checkable
-class Begin(Protocol):
-    """Writes the recipe of a scan, once; ``ready`` says whether that would not have to wait."""
+class Begin:
+    """The recipe of a scan, made and written into its folder (or compared with the one there) on the first call."""
+
+    def __init__(self, folder: ScanFolder, weights: Future[str], make: Callable[[str], Recipe]) -> None:
+        self.folder, self._weights, self._make = folder, weights, make
+        self._recipe: Recipe | None = None
 
     @property
-    def ready(self) -> bool: ...
+    def ready(self) -> bool:
+        """Whether a call need not wait for the hash of the weights."""
+        return self._weights.done()
 
-    def __call__(self) -> object: ...
+    def __call__(self) -> Recipe:
+        if self._recipe is None:
+            recipe = self._make(self._weights.result())
+            self.folder.start(recipe)
+            self._recipe = recipe
+        return self._recipe
 
 
 def run_here(
@@ -172,16 +182,16 @@ def process_pool(setup: WorkerSetup, size: int) -> WorkerPool:
                 f"the question {rule.name!r} cannot be sent to other processes ({error}); define its functions at the "
                 "top of a module, or scan with workers=1"
             ) from error
-    return WorkerPool(size, partial(ProcessWorker, setup), wait)
+    return WorkerPool(size, partial(_ProcessWorker, setup), wait)
 
 
-class ProcessWorker:
+class _ProcessWorker:
     """A worker process and the parent's end of its pipe."""
 
     def __init__(self, setup: WorkerSetup) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=run_worker, args=(theirs, setup), daemon=True)
+        self.process = context.Process(target=_run_worker, args=(theirs, setup), daemon=True)
         self.process.start()
         theirs.close()
 
@@ -206,7 +216,7 @@ class ProcessWorker:
         self.process.join()
 
 
-def run_worker(pipe: Connection[Any, Any], setup: WorkerSetup) -> None:
+def _run_worker(pipe: Connection[Any, Any], setup: WorkerSetup) -> None:
     """Open the model, then answer every shard's rows on the pipe with (error, tally)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which stops its workers
     try:

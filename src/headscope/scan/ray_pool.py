@@ -23,7 +23,7 @@ TIMEOUT = 300.0
 """Seconds without an answer from any worker after which the scan ends."""
 
 
-class ScanWorker:
+class _ScanActor:
     """The actor: a model, opened on the machine where it runs."""
 
     def __init__(self, setup: WorkerSetup) -> None:
@@ -33,7 +33,7 @@ class ScanWorker:
         return self.measurer.measure(PackedRows.from_bytes(rows)).to_bytes()
 
 
-class RayWorker:
+class _RayWorker:
     """The driver's side of one actor."""
 
     def __init__(self, actor: Any) -> None:
@@ -63,9 +63,9 @@ def ray_pool(setup: WorkerSetup, size: int, address: str) -> Iterator[WorkerPool
         _connect(address, size * setup.plan.threads)
     try:
         gpus = 0 if setup.device.startswith("cpu") else 1
-        actor = ray.remote(num_cpus=setup.plan.threads, num_gpus=gpus)(ScanWorker)
+        actor = ray.remote(num_cpus=setup.plan.threads, num_gpus=gpus)(_ScanActor)
         shared = ray.put(setup)
-        yield WorkerPool(size, lambda: RayWorker(actor.remote(shared)), _wait)
+        yield WorkerPool(size, lambda: _RayWorker(actor.remote(shared)), _wait)
     finally:
         if connect:
             ray.shutdown()

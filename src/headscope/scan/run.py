@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -15,21 +14,19 @@ import torch
 
 from headscope.errors import InputError
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.models.inputs.dummy_inputs import device_of
+from headscope.models.modes import device_of, threads
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import hashing
 from headscope.scan.census import Census
-from headscope.scan.corpus.documents import Corpus
-from headscope.scan.corpus.file_hashes import FileHashes
+from headscope.scan.corpus.documents import Corpus, FileHashes
 from headscope.scan.corpus.packing import RowFormat
 from headscope.scan.corpus.packing_check import choose_row_format
-from headscope.scan.corpus.reading import Reader, Source
-from headscope.scan.measure import Advance, Measurer, Plan, threads
+from headscope.scan.corpus.reading import CorpusReader, CorpusSource
+from headscope.scan.measure import Advance, Measurer, Plan
 from headscope.scan.options import ScanOptions
-from headscope.scan.pool import Opener, WorkerSetup, process_pool, run_here
+from headscope.scan.pool import Begin, Opener, WorkerSetup, process_pool, run_here
 from headscope.scan.progress import progress_bar
-from headscope.scan.recipe import SCHEMA_VERSION, Recipe, describe_machine, describe_model
-from headscope.scan.shards import Packing, ScanFolder
+from headscope.scan.shards import SCHEMA_VERSION, Packing, Recipe, ScanFolder, describe_machine, describe_model
 
 
 def scan(
@@ -69,22 +66,22 @@ def _scan_into(
 ) -> Census:  # fmt: skip
     earlier, n_threads = folder.recipe(), torch.get_num_threads()
     row_format = choose_row_format(model, options.context_for(model.shape.context))
-    hashes = FileHashes(folder.hashes_file)
+    hashes = FileHashes()
     with progress_bar("Checking the corpus", corpus.n_bytes, options.progress, unit="bytes") as advance:
         identity = corpus.identity(hashes, advance)
-    begin = _Begin(folder, weights, lambda known: _recipe(model, known, identity, options, row_format, n_threads))
+    begin = Begin(folder, weights, lambda known: _recipe(model, known, identity, options, row_format, n_threads))
     if earlier is None:
         folder.check_free()  # the recipe is written when the weights are hashed, before any tally
     else:
         begin()
-    source = Source(model, corpus, options, row_format)
+    source = CorpusSource(model, corpus, options, row_format)
     packing = None if earlier is None else folder.packing()
     if corpus.known_by_reading and (packing is not None or folder.finished):
         _check_same_text(folder, source)
     if folder.finished:
         folder.remove_work()
         return Census.load(folder.path)
-    packing = _measure(begin, Reader(folder, source, hashes, packing), opener)
+    packing = _measure(begin, CorpusReader(folder, source, hashes, packing), opener)
     result = {**asdict(packing), "interval_over": packing.unit, "notes": list(model.notes)}
     census = Census(folder.merged_tally(packing), begin().with_result(**result), model.processor.tokens_of)
     for name, data in census.files().items():
@@ -93,7 +90,7 @@ def _scan_into(
     return census
 
 
-def _measure(begin: _Begin, reader: Reader, opener: Opener | None) -> Packing:
+def _measure(begin: Begin, reader: CorpusReader, opener: Opener | None) -> Packing:
     """Measure the shards that have no tally yet: here, while the corpus is read where that helps, or elsewhere."""
     folder, source, options = begin.folder, reader.source, reader.source.options
     here = opener is None or (options.workers == 1 and not options.ray)
@@ -116,7 +113,7 @@ def _measure(begin: _Begin, reader: Reader, opener: Opener | None) -> Packing:
     return reader.packing
 
 
-def _reads_ahead(source: Source) -> bool:
+def _reads_ahead(source: CorpusSource) -> bool:
     """Whether shards are measured while the corpus is read: beside a GPU. On a CPU both would need the same cores.
 
     A text that is known only by reading it is read before anything of it is measured.
@@ -127,26 +124,6 @@ def _reads_ahead(source: Source) -> bool:
 def _threads(model: OpenModel, workers: int) -> int:
     """CPU threads for each worker. Beside a GPU there is little to do at a time: waking threads would take longer."""
     return 1 if device_of(model.model).type == "cuda" else max(1, torch.get_num_threads() // workers)
-
-
-class _Begin:
-    """The recipe of a scan, made and written into its folder (or compared with the one there) on the first call."""
-
-    def __init__(self, folder: ScanFolder, weights: Future[str], make: Callable[[str], Recipe]) -> None:
-        self.folder, self._weights, self._make = folder, weights, make
-        self._recipe: Recipe | None = None
-
-    @property
-    def ready(self) -> bool:
-        """Whether a call need not wait for the hash of the weights."""
-        return self._weights.done()
-
-    def __call__(self) -> Recipe:
-        if self._recipe is None:
-            recipe = self._make(self._weights.result())
-            self.folder.start(recipe)
-            self._recipe = recipe
-        return self._recipe
 
 
 def _recipe(
@@ -178,7 +155,7 @@ def _windows(model: OpenModel, context: int) -> dict[str, Any]:
     return {"windows": windows} if windows else {}
 
 
-def _check_same_text(folder: ScanFolder, source: Source) -> None:
+def _check_same_text(folder: ScanFolder, source: CorpusSource) -> None:
     """Read the corpus again, and refuse it if its rows are not those of the scan in the folder."""
     digest = hashlib.sha256()
     with progress_bar("Comparing the text", None, source.options.progress) as advance:
@@ -189,7 +166,7 @@ def _check_same_text(folder: ScanFolder, source: Source) -> None:
 
 
 def _measure_elsewhere(
-    begin: _Begin, opener: Opener, plan: Plan, options: ScanOptions, shards: list[int], advance: Advance
+    begin: Begin, opener: Opener, plan: Plan, options: ScanOptions, shards: list[int], advance: Advance
 ) -> None:
     """Measure shards in worker processes, or on Ray."""
     recipe, folder = begin(), begin.folder

@@ -6,22 +6,30 @@ the same bytes.
 
 from __future__ import annotations
 
+import errno
 import functools
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
-from typing import IO
+from typing import Any
 
+import torch
+
+import headscope
 from headscope.errors import InputError
-from headscope.files import UNFINISHED, parsing, refuse_nul, write_atomic
+from headscope.files import UNFINISHED, parsing, sole_writer, write_atomic
+from headscope.models.modes import device_of
+from headscope.models.protocol import OpenModel
+from headscope.models.weight_hash import weight_hash
 from headscope.scan.corpus.packing import PackedRows
-from headscope.scan.recipe import Recipe
 from headscope.scan.tally.tally import Tally
 
 RESUME = "finished shards are kept: scan again into the same folder when this is solved"
@@ -54,11 +62,9 @@ class ScanFolder:
     """One scan's folder, written by one process at a time."""
 
     def __init__(self, path: Path) -> None:
-        refuse_nul(path)
         self.path = path
         self.work = path / "work"
         self.recipe_file = path / "recipe.json"
-        self.hashes_file = path / ".corpus.json"
 
     @property
     def finished(self) -> bool:
@@ -74,16 +80,16 @@ class ScanFolder:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the folder against other scans. The system releases the lock when a process dies."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            if not self.recipe_file.exists():
-                self.check_free()  # before anything is written into a folder of another's
-            opened = (self.path / ".lock").open("a+b")
-        except OSError as error:
-            raise InputError(f"{self.path} cannot be written ({error.strerror}); choose another folder") from error
-        with opened as file:
-            if not _lock(file):
-                raise InputError(f"another scan is writing into {self.path}; wait for it, or choose another folder")
+        with ExitStack() as held:
+            try:
+                refusal = f"another scan is writing into {self.path}; wait for it, or choose another folder"
+                held.enter_context(sole_writer(self.path, refusal))
+                if not os.access(self.path, os.W_OK):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+                if not self.recipe_file.exists():
+                    self.check_free()  # before anything is written into a folder of another's
+            except OSError as error:
+                raise InputError(f"{self.path} cannot be written ({error.strerror}); choose another folder") from error
             yield
 
     def recipe(self) -> Recipe | None:
@@ -92,8 +98,8 @@ class ScanFolder:
 
     def check_free(self) -> None:
         """Refuse a folder without a recipe that holds anything but the rows of a scan stopped before its recipe."""
-        known = (".lock", self.hashes_file.name, self.hashes_file.name + UNFINISHED, f"recipe.json{UNFINISHED}")
-        strange = sorted(file.name for file in self.path.iterdir() if file.name not in known)
+        known = f"recipe.json{UNFINISHED}"
+        strange = sorted(file.name for file in self.path.iterdir() if file.name != known)
         if strange == [self.work.name] and all(_OWN.fullmatch(file.name) for file in self.work.glob("*")):
             return
         if strange:
@@ -105,11 +111,6 @@ class ScanFolder:
         if there is None:
             self.check_free()
             self.write(self.recipe_file, recipe.to_json().encode())
-        elif there.lacks_corpus_hash:
-            raise InputError(
-                f"{self.path} holds a scan of an earlier headscope, which kept no hash of its corpus: whether the text "
-                "is the same cannot be told. The census opens as before; scan into another folder"
-            )
         elif different := recipe.differences(there):
             raise InputError(
                 f"{self.path} holds a scan with another recipe ({'; '.join(different[:4])}"
@@ -200,17 +201,104 @@ class ScanFolder:
             shutil.rmtree(gone, ignore_errors=True)
 
 
-def _lock(file: IO[bytes]) -> bool:
-    """Lock the file for this process; False if another holds it."""
-    try:
-        if os.name == "posix":
-            import fcntl
+SCHEMA_VERSION = 1
 
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        else:
-            import msvcrt
 
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-    except OSError:
-        return False
-    return True
+@dataclass(frozen=True)
+class Recipe:
+    """The content of recipe.json."""
+
+    data: dict[str, Any]
+
+    def to_json(self) -> str:
+        return json.dumps(self.data, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Recipe:
+        with parsing("this recipe.json", "give the complete folder that a scan wrote"):
+            read = json.loads(text)
+        version = read.get("schema_version") if isinstance(read, dict) else None
+        if version != SCHEMA_VERSION:
+            raise InputError(f"a recipe of schema version {version}; this headscope reads version {SCHEMA_VERSION}")
+        return cls(read)
+
+    @property
+    def weights_sha256(self) -> str:
+        return str(self.data["model"]["weights_sha256"])
+
+    @property
+    def device(self) -> str:
+        return str(self.data["machine"]["device"])
+
+    @property
+    def threads(self) -> int:
+        return int(self.data["machine"]["threads"])
+
+    def with_result(self, **result: Any) -> Recipe:
+        """A copy of the recipe with the result of its scan."""
+        return Recipe({**self.data, "result": result})
+
+    def with_digests(self, digests: dict[str, str]) -> Recipe:
+        """A copy of the recipe with the SHA-256 of the files that hold the census's numbers."""
+        return self.with_result(**self.data.get("result", {}), data_sha256=digests)
+
+    def without_digests(self) -> tuple[Recipe, dict[str, str] | None]:
+        """The recipe as it was before ``with_digests``, and the digests; None in censuses that had none."""
+        result = dict(self.data.get("result", {}))
+        digests = result.pop("data_sha256", None)
+        return (self if digests is None else self.with_result(**result)), digests
+
+    def differences(self, other: Recipe) -> list[str]:
+        """The entries that differ, as in ``context: 128 there, 256 here``. Results are not compared."""
+        mine, theirs = (dict(_flat({k: v for k, v in r.data.items() if k != "result"})) for r in (self, other))
+        return [
+            f"{name}: {theirs.get(name, 'nothing')} there, {mine.get(name, 'nothing')} here"
+            for name in sorted(mine.keys() | theirs.keys())
+            if mine.get(name) != theirs.get(name)
+        ]
+
+
+def describe_model(model: OpenModel, weights_sha256: str | None = None) -> dict[str, Any]:
+    """The model's name, weights (hashed here unless their hash is given), heads and precision."""
+    return {
+        "name": model.shape.name,
+        "weights_sha256": weights_sha256 or weight_hash(model.model),
+        "heads": model.shape.n_heads,
+        "sites": {site.name: site.n_heads for site in model.shape.sites.values()},
+        "dtype": str(next(model.model.parameters()).dtype).removeprefix("torch."),
+    }
+
+
+def describe_machine(model: OpenModel, threads: int) -> dict[str, Any]:
+    """The device, threads and versions that the last digits depend on."""
+    device = device_of(model.model)
+    # Before, observed one by one, then together and summed by PyTorch: other last digits.
+    together = {"sites": "observed and summed together"} if device.type == "cuda" else {}
+    return {
+        "device": device_name(device),
+        **together,
+        "threads": threads,
+        "torch": torch.__version__,
+        "transformers": version("transformers"),
+        "headscope": headscope.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return str(torch.cuda.get_device_name(device))
+    if device.type == "cpu":
+        return f"cpu, {torch.backends.cpu.get_cpu_capability()}"
+    return device.type
+
+
+def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _flat(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _flat(inner, f"{path}[{index}]")
+    else:
+        yield path, value

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from headscope.attention.backends.fused.host import refuse
@@ -20,12 +19,10 @@ from headscope.attention.backends.fused.layers import (
     LONGEST,
     MOST_QUESTIONS,
     attend_within,
-    observe_layers,
     statistics_of,
 )  # fmt: skip
 from headscope.attention.backends.fused.segments import Bins, Segments, sum_segments
 from headscope.attention.masks import Causal, Documents, Mask, Window, documents
-from headscope.attention.observation import Rows
 from headscope.attention.observer import Call
 from headscope.attention.scores import Scores
 from headscope.heads.questions.standard_questions import VisibleKeys
@@ -37,15 +34,13 @@ from headscope.scan.tally.reduction import (
     ENTROPY_BINS,
     TRAITS,
     SiteSums,
-    SiteValues,
     entropy_width,
-    reduce,
 )  # fmt: skip
 
 AT_ONCE = 2**29
 
 
-class Group(NamedTuple):
+class _Group(NamedTuple):
     """Sites that wait with the same shapes and scores."""
 
     sites: list[str]
@@ -73,12 +68,14 @@ class WaitingSites:
     ) -> None:
         self._rows, self._asked, self._causal, self._done = rows, asked, sites, done
         self._order = list(sites)
-        self._group: Group | None = None
+        self._group: _Group | None = None
         self._visible: dict[tuple[Mask, torch.device], Intervals] = {}
         self._pieces: dict[tuple[VisibleKeys, torch.device], Segments] = {}
 
     def takes(self, call: Call) -> bool:
-        """Whether a call can wait: on a GPU, with scores that the kernels have, in rows that are not too long."""
+        """Whether a call can wait: on a GPU, with scores that the kernels have, few questions, and short rows."""
+        if len(self._asked.questions) > MOST_QUESTIONS:
+            return False
         parts = call.scores.mask.parts
         plain = Scores(scale=call.scores.scale, softcap=call.scores.softcap)
         known = all(isinstance(part, Causal | Window | Documents) for part in parts) and call.q.shape[2] <= LONGEST
@@ -98,14 +95,13 @@ class WaitingSites:
         group, self._group = self._group, None
         if group is None:
             return
-        few = len(self._asked.questions) <= MOST_QUESTIONS
-        sums, logsumexp = self._in_one_launch(group) if few else self._as_one_site(group)
+        sums, logsumexp = self._in_one_launch(group)
         check = PassCheck("the model")
         check.see_logsumexp(group.sites, logsumexp.view(len(group.sites), -1))
         finish(check)
         self._done(SummedSites(group.sites[0], len(group.sites), sums.to_host()))
 
-    def _in_one_launch(self, group: Group) -> tuple[SiteSums, Tensor]:
+    def _in_one_launch(self, group: _Group) -> tuple[SiteSums, Tensor]:
         asked = self._asked
         q, k = torch.cat(group.q), torch.cat(group.k)
         found = statistics_of(q, k, group.scores, asked.questions, group.visible)
@@ -141,16 +137,6 @@ class WaitingSites:
             )
         return self._pieces[keys, device]
 
-    def _as_one_site(self, group: Group) -> tuple[SiteSums, Tensor]:
-        """With more questions than one launch takes: all sites as if they were one with many heads."""
-        asked, n_sites, device = self._asked, len(group.sites), group.q[0].device
-        rows = observe_layers(torch.cat(group.q), torch.cat(group.k), group.scores, asked.questions, group.visible)
-        values = _side_by_side(rows, n_sites, asked, asked.shares(group.keys, device))
-        assert rows.strongest is not None
-        strongest = _heads_beside(rows.strongest.key, n_sites).transpose(1, 2)
-        site = SiteValues(values.permute(0, 3, 1, 2), asked.valid(group.keys, device), strongest, self._rows.pieces)
-        return reduce(site, len(asked.questions), asked.context), rows.logsumexp
-
     def _intervals(self, mask: Mask, q: Tensor) -> Intervals:
         """Each row's keys: those of its piece that the mask allows. Computed once for all layers."""
         if (mask, q.device) not in self._visible:
@@ -171,30 +157,7 @@ class WaitingSites:
             if not (follows and alike and visible is group.visible) or (len(group.sites) + 1) * size > AT_ONCE:
                 self.flush()
         if self._group is None:
-            self._group = Group([], [], [], scores, visible, keys)
+            self._group = _Group([], [], [], scores, visible, keys)
         self._group.sites.append(site)
         self._group.q.append(call.q)
         self._group.k.append(call.k)
-
-
-def _side_by_side(
-    rows: Rows, n_sites: int, asked: Asked, shares: Float[Tensor, "row question position"]
-) -> Float[Tensor, "row quantity head position"]:
-    """Traits, masses and nulls of all sites, their heads side by side.
-
-    The null is the mass under shuffled labels: the share of keys that match, times the mass on keys that may match.
-    """
-    assert rows.entropy is not None
-    assert rows.distance is not None
-    assert rows.strongest is not None
-    found = [rows.entropy, *rows.distance, rows.strongest.weight, *rows.mass.values()]
-    values = torch.stack([_heads_beside(each, n_sites) for each in found], dim=1)
-    itself = values[:, len(TRAITS) + list(asked.questions).index("itself")]
-    nulls = shares[:, :, None] * (1 - asked.exclude_self(itself.device) * itself[:, None])
-    return torch.cat((values, nulls), dim=1)
-
-
-def _heads_beside(values: Tensor, n_sites: int) -> Tensor:
-    """From ``[site and row, head, position]`` to ``[row, site and head, position]``."""
-    by_site = values.view(n_sites, -1, *values.shape[1:]).transpose(0, 1)
-    return by_site.flatten(1, 2)

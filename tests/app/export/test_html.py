@@ -36,7 +36,7 @@ def test_an_exported_file_holds_all_predictions_and_the_last_position_s_attribut
     found = unpack(bundle(look))
     guesses = [response["guesses"][0]["id"] for response in found.values["predictions"]]
     assert guesses == look.logits.argmax(-1).tolist()
-    mix = unpack(found.arrays["mix 1 8"].tobytes())
+    mix = unpack(found.arrays["attribution 1 8"].tobytes())
     np.testing.assert_array_equal(mix.arrays["parts"], look.contributions(8).sites["1"].parts)
 
 

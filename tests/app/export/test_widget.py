@@ -50,7 +50,7 @@ def test_the_widget_finds_a_typed_token_and_attributes_its_logit(widget, look):
     answer, _ = widget.hear(ask="token", body={"text": "lamp"})
     token = answer["value"]["id"]
     asked = {"look": widget.name, "site": "1", "position": 5, "toward": token, "minus": 1}
-    _, (data,) = widget.hear(ask="mix", body=asked)
+    _, (data,) = widget.hear(ask="attribution", body=asked)
     shares = look.logit_attribution("lamp", minus=1, position=5).heads
     np.testing.assert_allclose(unpack(data).arrays["shares"], list(shares.values()), atol=1e-6)
 
@@ -80,7 +80,11 @@ def test_the_widget_explains_an_arrow_a_path_and_a_prediction(scope):
     [
         ({"ask": "eval"}, "InputError", "unknown request 'eval'; a notebook handles model, roles"),
         ({"ask": "look", "body": {"look": "gone"}}, "ForgottenLookError", "the text of look 'gone' is no longer kept"),
-        ({"ask": "mix", "body": {"look": "x", "site": "0", "position": -1}}, "InputError", "position: Input should be"),
+        (
+            {"ask": "attribution", "body": {"look": "x", "site": "0", "position": -1}},
+            "InputError",
+            "position: Input should be",
+        ),
     ],
 )
 def test_the_widget_returns_errors_as_problems(widget, message, kind, said):

@@ -23,7 +23,7 @@ def name(session: Session) -> str:
 @pytest.mark.parametrize("minus", ["mean", "others", 3])
 def test_a_split_is_that_of_the_look(client: TestClient, scope: Scope, name: str, minus: str | int) -> None:
     sent = client.post("/api/why", json={"look": name, "head": "1.2", "query": 9, "key": 4, "minus": minus}).json()
-    found = scope.look(SENTENCE).why("1.2", 9, 4, None if minus == "mean" else minus)
+    found = scope.observe(SENTENCE).why("1.2", 9, 4, None if minus == "mean" else minus)
     assert sent["total"] == pytest.approx(found.total, abs=1e-6)
     assert [each["name"] for each in sent["asked"]] == [each.name for each in by_size(found.asked)]
     assert sum(each["value"] for each in sent["answered"]) == pytest.approx(found.total, abs=1e-5)
@@ -37,7 +37,7 @@ def test_a_split_is_that_of_the_look(client: TestClient, scope: Scope, name: str
 
 def test_a_trace_is_that_of_the_look(client: TestClient, scope: Scope, name: str) -> None:
     sent = client.post("/api/trace", json={"look": name, "position": 9, "floor": 0.05}).json()
-    look = scope.look(SENTENCE)
+    look = scope.observe(SENTENCE)
     found = look.trace(look.predictions(9, 1)[0].token.id, position=9, floor=0.05)
     assert sent["total"] == pytest.approx(found.total, abs=1e-6)
     assert [step["name"] for step in sent["steps"]] == [step.name for step in found.steps]

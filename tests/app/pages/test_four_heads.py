@@ -91,7 +91,7 @@ def test_every_by_hand_model_s_text_is_in_its_vocabulary(made, role):
 
 
 def test_every_by_hand_model_is_listed_with_its_description_and_layers(made):
-    roles = hand_roles().roles
+    roles = hand_roles()
     assert [card.role for card in roles] == list(ROLES)
     assert all(card.says.endswith(".") for card in roles)
     assert {card.role: card.layers for card in roles}["induction"] == 2

@@ -17,9 +17,9 @@ from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages import kept_looks, tiles
 from headscope.app.pages import microscope as session_module
 from headscope.app.pages.attribution import AttributionRequest
-from headscope.app.pages.head_scores import QUESTIONS
 from headscope.app.pages.microscope import ForgottenLookError, ImportanceRequest, LookRequest, Session
-from headscope.app.pages.predictions import Edge, PredictRequest, SamplingRequest
+from headscope.app.pages.predictions import HeadArrow, PredictRequest, SamplingRequest
+from headscope.app.pages.questions import QUESTIONS
 from headscope.app.pages.tiles import THUMBNAIL_SIDE, WeightsRequest
 from headscope.errors import HeadNameError, InputError
 
@@ -40,7 +40,7 @@ def test_the_model_response_describes_the_model(session):
 
 def test_scores_are_mean_masses_over_the_rows_that_can_answer(session, scope):
     card, arrays = open_look(session)
-    look = scope.look(TEXT)
+    look = scope.observe(TEXT)
     ids = [token.id for token in look.tokens]
     induction = [i for i in range(1, len(ids)) if any(ids[j - 1] == ids[i] for j in range(1, i))]
     previous = list(range(1, len(ids)))
@@ -54,13 +54,13 @@ def test_scores_are_mean_masses_over_the_rows_that_can_answer(session, scope):
 def test_thumbnails_of_a_longer_text_keep_the_maxima(session, scope):
     _, arrays = open_look(session, LONG)
     assert arrays["thumbnails"].shape == (12, THUMBNAIL_SIDE, THUMBNAIL_SIDE)
-    strongest = float(scope.look(LONG).pattern("0.2").max())
+    strongest = float(scope.observe(LONG).pattern("0.2").max())
     assert arrays["thumbnails"][2].max() == round(255 * strongest**0.5)
 
 
 def test_weights_are_those_of_the_look_exact_and_pooled(session, scope):
     card, _ = open_look(session, LONG)
-    pattern = scope.look(LONG).pattern("1.2")
+    pattern = scope.observe(LONG).pattern("1.2")
     _, exact = session.weights(WeightsRequest(look=card.look, head="1.2", rows=(3, 9), columns=(0, 7)))
     np.testing.assert_allclose(exact["weights"], pattern[3:9, 0:7], atol=1e-6)
     _, pooled = session.weights(WeightsRequest(look=card.look, head="1.2", rows=(0, 160), columns=(0, 160), pool=8))
@@ -72,7 +72,7 @@ def test_attribution_sums_to_the_output_and_equals_the_look_s(session, scope):
     card, _ = open_look(session)
     mix, arrays = session.attribution(AttributionRequest(look=card.look, site="1", position=5))
     np.testing.assert_allclose(arrays["parts"].sum(0) + arrays["bias"], arrays["output"], atol=1e-5)
-    look = scope.look(TEXT)
+    look = scope.observe(TEXT)
     guess = look.predictions(5, 1)[0]
     assert mix.toward is not None
     assert (mix.toward.id, mix.toward.probability) == (guess.token.id, pytest.approx(guess.probability, abs=1e-6))
@@ -97,7 +97,7 @@ def test_predictions_with_ablated_heads_equal_those_inside_scope_edit(session, s
 
 def test_a_knocked_out_arrow_changes_the_prediction_as_scope_edit_does(session, scope):
     card, _ = open_look(session)
-    edges = [Edge(head="0.1", query=9, key=2), Edge(head="1.3", query=9, key=9)]
+    edges = [HeadArrow(head="0.1", query=9, key=2), HeadArrow(head="1.3", query=9, key=9)]
     response = session.predict(PredictRequest(look=card.look, position=9, cuts=edges))
     before = scope.look(TEXT).logits[9].double().softmax(-1)
     with scope.edit(knock_out("0.1", 9, 2), knock_out("1.3", 9, 9)):
@@ -123,7 +123,7 @@ def test_temperature_top_k_and_top_p_change_the_distribution(session, scope):
 
 def test_every_measure_scales_the_pattern(session, scope):
     card, _ = open_look(session, LONG)
-    look = scope.look(LONG)
+    look = scope.observe(LONG)
     pattern, norms = look.pattern("1.2"), look.value_norms("1.2")
 
     def seen(**how):
@@ -247,7 +247,7 @@ def test_invalid_requests_to_a_session_are_refused(session):
         open_look(session, "   ")
     with pytest.raises(HeadNameError, match=r"7\.0: this model has layers 0–1"):
         session.predict(PredictRequest(look=card.look, position=2, off=["7.0"]))
-    edge = Edge(head="0.0", query=90, key=2)
+    edge = HeadArrow(head="0.0", query=90, key=2)
     with pytest.raises(InputError, match=r"the arrow of 0\.0 from token 90 to token 2 is not in this text"):
         session.predict(PredictRequest(look=card.look, position=2, cuts=[edge]))
     with pytest.raises(InputError, match="positions 90 to 99: this text has 15 tokens"):

@@ -9,7 +9,7 @@ import torch
 
 from headscope import ablate
 from headscope.app.pages.predictions import (
-    Edge,
+    HeadArrow,
     NextToken,
     PredictRequest,
     PredictResponse,
@@ -39,7 +39,7 @@ def card(shown: list[NextToken]) -> PredictResponse:
 
 
 def test_ablations_and_knock_outs_are_separate_edits_in_order(look):
-    edges = [Edge(head="1.3", query=5, key=2), Edge(head="0.0", query=1, key=0)]
+    edges = [HeadArrow(head="1.3", query=5, key=2), HeadArrow(head="0.0", query=1, key=0)]
     made = edits_of(request_of(off=["0.1", "1.2"], how="zero", cuts=[*edges, edges[0]]), look)
     assert len(made) == 3
     assert made[0].key == ablate("0.1", "1.2", how="zero").key
@@ -57,11 +57,11 @@ def test_ablations_and_knock_outs_are_separate_edits_in_order(look):
 )
 def test_an_arrow_beyond_the_text_is_refused_with_its_length(look, edge, said):
     with pytest.raises(InputError, match=said):
-        edits_of(request_of(cuts=[Edge(head="0.0", **edge)]), look)
-    assert edits_of(request_of(cuts=[Edge(head="0.0", query=14, key=14)]), look)
+        edits_of(request_of(cuts=[HeadArrow(head="0.0", **edge)]), look)
+    assert edits_of(request_of(cuts=[HeadArrow(head="0.0", query=14, key=14)]), look)
 
 
-@pytest.mark.parametrize("how", [{"off": ["9.0"]}, {"cuts": [Edge(head="0.9", query=1, key=0)]}])
+@pytest.mark.parametrize("how", [{"off": ["9.0"]}, {"cuts": [HeadArrow(head="0.9", query=1, key=0)]}])
 def test_an_unknown_head_cannot_be_edited(look, how):
     with pytest.raises(HeadNameError):
         edits_of(request_of(**how), look)

@@ -13,9 +13,9 @@ from pydantic_core import to_jsonable_python
 from headscope.app.pages import by_hand
 from headscope.app.publish.answers import fork_remarks
 from headscope.lab.teach.course.typed_numbers import means, readings
+from headscope.lab.teach.crafted_heads import CraftSettings, Job, fit, fresh_model
 from headscope.lab.teach.exercises import InventTwoHeads
-from headscope.lab.teach.fit_heads import CraftSettings, Job, fit, fresh_model
-from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, Task
+from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, LookupTask
 from headscope.lab.teach.one_or_many import KEYS, PARTITION, PARTITION_WIDTH, ROLES, Outcome, arms, partition_arms
 from headscope.lab.teach.stacked_seeds import StackedModels
 from headscope.lab.teach.target_patterns import Target, parse_shares, split_words
@@ -96,7 +96,7 @@ def training() -> dict[str, Any]:
     }
 
 
-def lookups(task: Task, arm: Arm, width: int) -> dict[str, Any]:
+def lookups(task: LookupTask, arm: Arm, width: int) -> dict[str, Any]:
     """The first row and the first weights of a seed of One or many, and its losses while it learns."""
     budget = Budget(d_model=width, steps=LOOKUP_STEPS)
     model = LookupModel(task, arm, budget, SEED)

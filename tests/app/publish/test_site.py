@@ -12,15 +12,13 @@ import pytest
 import yaml
 
 from headscope import __version__
+from headscope.app.export.saved_explanations import EXAMPLES
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.course import lessons
 from headscope.app.publish import site
-from headscope.app.publish.answer_groups import card_group, census_groups
-from headscope.app.publish.answers import stored_answers, stored_marks
-from headscope.app.publish.explanations import EXAMPLES
+from headscope.app.publish.answers import card_group, census_groups, stored_answers, stored_marks
 from headscope.app.publish.graph import Exported, ExportError
-from headscope.app.publish.licence import licence_of, require
-from headscope.app.publish.site import PublishOptions, publish, sizes_of
+from headscope.app.publish.site import PublishOptions, licence_of, publish, require, sizes_of
 from headscope.app.wire import unpack
 from headscope.errors import InputError
 from headscope.lab.teach import lessons as course

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from starlette.exceptions import HTTPException
 
-from headscope.app.server import limits
+from headscope.app.server import clients
+from headscope.app.server.clients import whole_body
 from headscope.app.server.guard import HEADERS, INTERNAL_ERROR, Guard
-from headscope.app.server.limits import whole_body
 
 OWN = [(b"host", b"127.0.0.1:8765")]
 JSON = [*OWN, (b"content-type", b"application/json")]
@@ -100,7 +100,7 @@ def test_a_failure_during_a_response_does_not_start_a_second_one():
 
 
 def test_a_body_over_the_limit_is_refused_while_it_arrives(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_BODY", 10)
+    monkeypatch.setattr(clients, "MAX_BODY", 10)
     taken: list[int] = []
 
     def endless() -> Any:
@@ -118,34 +118,3 @@ def test_a_body_over_the_limit_is_refused_while_it_arrives(monkeypatch):
     with pytest.raises(HTTPException, match="at most 8 MiB") as refused:
         asyncio.run(whole_body(scope("POST", JSON), receive))  # type: ignore[arg-type]
     assert (len(taken), refused.value.status_code) == (3, 413)
-
-
-def test_the_newest_body_of_who_holds_the_most_makes_room_until_its_answer_begins(monkeypatch):
-    """Client a holds 60 and 30 of 100 bytes: 20 of b end the newer one, 40 of c then the older one."""
-    monkeypatch.setattr(limits, "HELD_BODIES", 100)
-    monkeypatch.setattr(limits, "SMALL_BODY", 10)
-
-    async def hold(held: limits.HeldBodies, size: int) -> str:
-        try:
-            async with held.holding("a", size):
-                await asyncio.Event().wait()
-        except HTTPException as refused:
-            return f"{size}: {refused.status_code}"
-        return "never ended"
-
-    async def scene() -> None:
-        held = limits.HeldBodies()
-        older, newer = (asyncio.create_task(hold(held, size)) for size in (60, 30))
-        await asyncio.sleep(0)
-        async with held.holding("b", 20):
-            assert (await newer, older.done(), held.size) == ("30: 503", False, 80)
-            async with held.holding("b", 20) as release:
-                assert (older.done(), held.size) == (False, 100)
-                with pytest.raises(HTTPException, match="503"):
-                    await held.holding("b", 20).__aenter__()
-                release()
-                assert held.size == 80, "its answer has begun"
-            async with held.holding("c", 40):
-                assert (await older, held.size) == ("60: 503", 60)
-
-    asyncio.run(scene())

@@ -22,7 +22,7 @@ from headscope.app.server.fair_queue import FairQueue, ReaderLeftError, Turn
 from headscope.attention.backends import blockwise
 from headscope.attention.progress import may_be_interrupted, pausing, report_progress
 from headscope.heads.look import activation_cache
-from headscope.heads.roles.shuffled_weights import shuffled_weights
+from headscope.heads.roles.run import shuffled_weights
 
 TEXT = "the old lamp on the landing burned until morning and the old lamp on the"
 OTHER = "stairs below it were as bright as river and landing , until morning it burned"

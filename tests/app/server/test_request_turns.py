@@ -14,16 +14,15 @@ from starlette.requests import Request
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.film import Films
-from headscope.app.pages.microscope import Progress, Session
+from headscope.app.pages.microscope import RequestProgress, Session
 from headscope.app.server.fair_queue import FairQueue, ReaderLeftError, Turn
-from headscope.app.server.routes import census, classroom, explain, lab, learn, media, microscope, models
-from headscope.app.server.worker import DISCONNECTED, Worker, without_panic
-from headscope.errors import InputError
+from headscope.app.server.routes import census, classroom, lab, learn, microscope, models
+from headscope.app.server.worker import DISCONNECTED, RequestWorker
 
 
-def routers(worker: Worker) -> list[APIRouter]:
+def routers(worker: RequestWorker) -> list[APIRouter]:
     """The routes of every page."""
-    pages = [each.routes(worker) for each in (models, microscope, explain, media, lab)]
+    pages = [each.routes(worker) for each in (models, microscope, lab)]
     held = [learn.routes(worker, Films(), None), classroom.routes(worker, None)]
     return [*pages, *held, census.routes(worker, Censuses())]
 
@@ -54,7 +53,7 @@ def request(name: str = "", address: str = "10.0.0.1") -> Request:
     ],
 )
 def test_what_a_page_computes_waits_in_the_queue_of_its_kind(session, monkeypatch, path, queue, kind):
-    worker, app, seen = Worker(ModelRegistry(session)), FastAPI(), []
+    worker, app, seen = RequestWorker(ModelRegistry(session)), FastAPI(), []
     for router in routers(worker):
         app.include_router(router)
 
@@ -72,24 +71,24 @@ def test_what_a_page_computes_waits_in_the_queue_of_its_kind(session, monkeypatc
     [("mine", "mine", True), ("mine", "", True), ("mine", "other", False), ("a" * 65, "a" * 64, True)],
 )
 def test_progress_is_found_by_name_while_the_request_runs(session: Session, name: str, asked: str, found: bool):
-    worker = Worker(ModelRegistry(session))
+    worker = RequestWorker(ModelRegistry(session))
 
-    def work() -> tuple[Progress, Progress]:
+    def work() -> tuple[RequestProgress, RequestProgress]:
         queue, turn = worker._turns["10.0.0.1", ""]
         turn.progress = ("reading", 1, 2)
         assert (turn.kind, queue) == ("long", worker.training)
         return worker.progress(request(), asked), worker.progress(request(address="10.0.0.2"), asked)
 
     mine, of_another = asyncio.run(worker.run_in(worker.training, request(name), work))  # type: ignore[misc]
-    assert mine == (Progress(what="reading", done=1, total=2, place=0) if found else Progress())
-    assert of_another == Progress() == worker.progress(request(), asked)
+    assert mine == (RequestProgress(what="reading", done=1, total=2, place=0) if found else RequestProgress())
+    assert of_another == RequestProgress() == worker.progress(request(), asked)
 
 
 def test_the_requests_of_others_do_not_hide_anyone_s_progress(session: Session):
-    worker, turn = Worker(ModelRegistry(session)), Turn("10.0.0.1")
+    worker, turn = RequestWorker(ModelRegistry(session)), Turn("10.0.0.1")
     turn.progress = ("mine", 1, 2)
 
-    async def scene() -> Progress:
+    async def scene() -> RequestProgress:
         async with AsyncExitStack() as under_way:
             await under_way.enter_async_context(worker.watching(FairQueue(), turn, request("a")))
             for number in range(2_048):
@@ -99,17 +98,3 @@ def test_the_requests_of_others_do_not_hide_anyone_s_progress(session: Session):
 
     assert asyncio.run(scene()).what == "mine"
     assert not worker._turns
-
-
-def test_a_panic_of_a_library_is_an_error_with_its_first_line():
-    panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
-
-    def fails(error: BaseException) -> None:
-        raise error
-
-    with pytest.raises(InputError) as told:
-        without_panic(lambda: fails(panic("x" * 201 + "\nsecond line")))
-    assert str(told.value).startswith(f"a library that reads the text failed on it ({'x' * 200}); try another")
-    with pytest.raises(KeyboardInterrupt):
-        without_panic(lambda: fails(KeyboardInterrupt()))
-    assert without_panic(lambda: 5) == 5

@@ -23,7 +23,7 @@ from headscope.app.pages.microscope import Session
 from headscope.app.server import HOST, ServeOptions, free_port
 from headscope.app.server.connections import LimitedConnection
 from headscope.app.server.serve import address
-from headscope.app.server.token import Token
+from headscope.app.server.token import AccessToken
 from headscope.app.wire import unpack
 from headscope.errors import InputError
 
@@ -53,8 +53,8 @@ print("stopped", flush=True)
     [
         ("127.0.0.1", 8765, None, "http://127.0.0.1:8765/"),
         ("::1", 80, None, "http://[::1]:80/"),
-        ("lab.example", 8765, Token("s3"), "http://lab.example:8765/?token=s3"),
-        ("fe80::1", 1, Token("s3"), "http://[fe80::1]:1/?token=s3"),
+        ("lab.example", 8765, AccessToken("s3"), "http://lab.example:8765/?token=s3"),
+        ("fe80::1", 1, AccessToken("s3"), "http://[fe80::1]:1/?token=s3"),
     ],
 )
 def test_the_printed_address_is_a_valid_url(host, port, token, response):
@@ -146,7 +146,6 @@ def wait_for(url: str, process: subprocess.Popen[str]) -> None:
     raise AssertionError(f"{url} did not answer")
 
 
-@pytest.mark.quick
 @pytest.mark.slow
 def test_a_terminated_server_exits_and_frees_its_port():
     port = free_port()

@@ -34,7 +34,7 @@ def test_weights_are_sent_exactly(client, scope):
     look = unpack(client.post("/api/look", json={"text": TEXT}).content).values["look"]
     asked = {"look": look, "head": "1.3", "rows": [2, 9], "columns": [0, 5]}
     found = unpack(client.post("/api/weights", json=asked).content)
-    np.testing.assert_allclose(found.arrays["weights"], scope.look(TEXT).pattern("1.3")[2:9, :5], atol=1e-6)
+    np.testing.assert_allclose(found.arrays["weights"], scope.observe(TEXT).pattern("1.3")[2:9, :5], atol=1e-6)
 
 
 def test_headscope_errors_are_problems(client):

@@ -16,17 +16,16 @@ from tests.e2e.conftest import running
 
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.one_or_many import RunBegun
-from headscope.app.server import streaming
 from headscope.app.server.errors import add_error_handlers
-from headscope.app.server.fair_queue import FairQueue, ReaderLeftError
-from headscope.app.server.streaming import Frames, _sent, stream
-from headscope.app.server.worker import Worker
+from headscope.app.server.fair_queue import ReaderLeftError
+from headscope.app.server.streaming import Queue, _sent, stream
+from headscope.app.server.worker import RequestWorker
 from headscope.app.wire import unpack
 from headscope.errors import InputError
 
 
 def app_for(work) -> FastAPI:
-    app, worker = FastAPI(), Worker(ModelRegistry())
+    app, worker = FastAPI(), RequestWorker(ModelRegistry())
     add_error_handlers(app)
 
     @app.get("/work")
@@ -73,7 +72,7 @@ def test_a_stream_that_is_closed_between_two_frames_gives_up_its_turn():
 
     async def scene() -> None:
         ended = asyncio.create_task(asyncio.sleep(0))
-        sent = _sent(b"first", Frames(), lambda: left.append("left"), ended)
+        sent = _sent(b"first", Queue(), lambda: left.append("left"), ended)
         assert await anext(sent) == b"first"
         assert not left
         await sent.aclose()
@@ -81,43 +80,6 @@ def test_a_stream_that_is_closed_between_two_frames_gives_up_its_turn():
 
     asyncio.run(scene())
     assert left == ["left"]
-
-
-@pytest.mark.parametrize("most", [600, 6_000])
-def test_frames_that_wait_are_limited_together_at_the_cost_of_the_stream_with_the_most(monkeypatch, most):
-    """Nobody reads two streams, of which one has a frame; the other is computed until it would hold too much."""
-    monkeypatch.setattr(streaming, "UNSENT", most)
-    held: list[int] = []
-
-    async def scene() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        loop, worker = asyncio.get_running_loop(), Worker(ModelRegistry())
-
-        def small(emit):
-            begin(emit)
-            begin(emit)
-
-        def large(emit):
-            while len(held) < 100:
-                emit(RunBegun(arms=["a" * 100]), {})
-                held.append(sum(each.size for each in worker.streams))
-                for _ in range(3):  # until the frame is in line
-                    asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(60)
-
-        def asked(address: str) -> Request:
-            scope = {"type": "http", "method": "POST", "headers": [], "query_string": b"", "client": (address, 1)}
-            return Request(scope, asyncio.Event().wait)
-
-        answers = [await stream(worker, FairQueue(), asked(work.__name__), work) for work in (small, large)]
-        while len(asyncio.all_tasks()) > 1:  # until both were computed
-            await asyncio.sleep(0)
-        found = [b"".join([part async for part in answer.body_iterator]) for answer in answers]
-        return frames_of(found[0]), frames_of(found[1])
-
-    one, other = asyncio.run(scene())
-    assert [frame["arms"] for frame in one] == [["a"], ["a"]]
-    assert [frame.get("message") for frame in other] == [None, streaming.TOO_SLOW]
-    assert max(held) <= most
-    assert len(held) < 100, "what nobody could be sent was not computed"
 
 
 def test_work_stops_when_the_client_disconnects():

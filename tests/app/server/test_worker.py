@@ -16,7 +16,7 @@ from tests.e2e.conftest import served
 
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.microscope import ImportanceResponse, Session
-from headscope.app.server.worker import DISCONNECTED, Worker
+from headscope.app.server.worker import DISCONNECTED, RequestWorker
 from headscope.app.wire import unpack
 
 TEXT = "the old lamp on the landing burned until morning"
@@ -34,7 +34,7 @@ def visitor(stays: bool = True) -> Request:
 
 
 def test_requests_to_one_model_run_one_at_a_time(session):
-    worker, busy, seen = Worker(ModelRegistry(session)), threading.Lock(), []
+    worker, busy, seen = RequestWorker(ModelRegistry(session)), threading.Lock(), []
 
     def work(_: Session) -> int:
         assert busy.acquire(blocking=False), "two at once"
@@ -54,7 +54,7 @@ def test_two_models_do_not_wait_for_each_other(scope):
     registry, meet = ModelRegistry(), threading.Barrier(2, timeout=60)
     for name in ("one", "two"):
         registry.add(name, scope)
-    worker = Worker(registry)
+    worker = RequestWorker(registry)
 
     async def both() -> list[object]:
         return await asyncio.gather(*(worker.run(visitor(), name, lambda _: meet.wait()) for name in registry.names()))
@@ -64,7 +64,7 @@ def test_two_models_do_not_wait_for_each_other(scope):
 
 def test_nothing_is_computed_for_a_disconnected_client(session):
     done: list[Session] = []
-    answer = asyncio.run(Worker(ModelRegistry(session)).run(visitor(stays=False), None, done.append))
+    answer = asyncio.run(RequestWorker(ModelRegistry(session)).run(visitor(stays=False), None, done.append))
     assert answer.status_code == DISCONNECTED  # type: ignore[union-attr]
     assert done == []
 
@@ -72,7 +72,7 @@ def test_nothing_is_computed_for_a_disconnected_client(session):
 def test_a_response_with_arrays_is_a_container(session):
     card, array = ImportanceResponse(look="x", read=3), np.arange(4, dtype=np.float32)
     answer = asyncio.run(
-        Worker(ModelRegistry(session)).run_packed(visitor(), None, lambda _: (card, {"importance": array}))
+        RequestWorker(ModelRegistry(session)).run_packed(visitor(), None, lambda _: (card, {"importance": array}))
     )
     assert answer.media_type == "application/x-headscope"
     found = unpack(bytes(answer.body))

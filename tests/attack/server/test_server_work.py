@@ -265,7 +265,7 @@ def test_a_client_s_models_are_in_no_other_s_list(session):
         told = other.get("/api/model", params={"model": name})
         assert told.status_code == 422
         assert name not in told.json()["message"].partition("it has")[2]
-        for path in ("look", "token", "predict", "weights", "mix", "importance"):
+        for path in ("look", "token", "predict", "weights", "attribution", "importance"):
             body = {"look": "x", "text": "red", "head": "0.0", "rows": [0, 1], "columns": [0, 1], "position": 0}
             assert other.post(f"/api/{path}", params={"model": name}, json=body).status_code == 422
 

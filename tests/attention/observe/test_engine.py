@@ -125,16 +125,6 @@ def test_an_observation_keeps_no_graph_but_the_outputs() -> None:
     assert not seen.weights().requires_grad
 
 
-def test_a_row_mask_reduces_to_the_totals_of_its_rows() -> None:
-    x, keep = torch.randn(2, 2, 6, 4), torch.rand(2, 6) < 0.5
-    asked = {"next": Question(torch.arange(6) + 1, torch.arange(6))}
-    totals = observe(x, x, x, questions=asked, reduce=keep, statistics={"distance"})
-    seen = observe(x, x, x, questions=asked)
-    assert totals.count == int(keep.sum())
-    assert totals.sums.keys() == {"distance", "spread", "mass.next"}
-    assert_close(totals.sums["mass.next"], seen.mass["next"].double().transpose(0, 1)[:, keep].sum(1))
-
-
 def test_a_backend_given_by_name_runs_or_says_why_it_cannot() -> None:
     x = torch.randn(1, 1, 4, 4)
     assert observe(x, x, x, backend="dense").backend == "dense"

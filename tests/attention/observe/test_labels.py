@@ -1,4 +1,4 @@
-"""How masses depend on labels: they add up to the whole, and do not depend on what the labels are called."""
+"""Masses equal the definition for any labels, with a query's own key or without, and for shared KV heads."""
 
 from __future__ import annotations
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from headscope.attention.mass import Band, matches
-from headscope.attention.questions import Path, Plan, Question, plan
+from headscope.attention.questions import Band, Path, Plan, Question, matches, plan
 
 HEADS, N_QUERY, N_KEY, BATCH = 2, 9, 13, 2
 OFFSET = N_KEY - N_QUERY

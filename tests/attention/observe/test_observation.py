@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from headscope.attention.engine import observe
 from headscope.attention.masks import causal, dense
-from headscope.attention.observation import ALL_STATISTICS, Observation, Rows, Statistic
+from headscope.attention.observation import ALL_STATISTICS, Observation, Statistic
 from headscope.attention.observer import Call, plain
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
@@ -21,31 +21,6 @@ def observed(batch: int = 2) -> Observation:
     x = torch.randn(batch, 3, 11, 4, generator=torch.Generator().manual_seed(batch))
     position = torch.arange(11)
     return observe(x, x, x, scores=CAUSAL, questions={"previous": Question(position - 1, position)})
-
-
-def test_totals_are_sums_squares_and_maxima_of_the_chosen_rows() -> None:
-    seen = observed()
-    keep = torch.zeros(2, 11, dtype=torch.bool)
-    keep[0, 2:5] = keep[1, 7] = True
-    totals = seen.totals(keep)
-    chosen = seen.entropy.double().transpose(0, 1)[:, keep]
-    assert totals.count == 4
-    assert_close(totals.sums["entropy"], chosen.sum(1))
-    assert_close(totals.squares["entropy"], chosen.square().sum(1))
-    assert_close(totals.maxima["entropy"], chosen.amax(1))
-    assert totals.sums.keys() == {"entropy", "distance", "spread", "strongest", "mass.previous"}
-
-
-def test_totals_of_parts_merge_to_those_of_the_whole() -> None:
-    seen = observed()
-    first = torch.zeros(2, 11, dtype=torch.bool)
-    first[:, :6] = True
-    merged, whole = seen.totals(first) + seen.totals(~first), seen.totals()
-    assert merged.count == whole.count == 22
-    for name in whole.sums:
-        assert_close(merged.sums[name], whole.sums[name])
-        assert_close(merged.squares[name], whole.squares[name])
-        assert_close(merged.maxima[name], whole.maxima[name])
 
 
 def test_a_statistic_that_was_not_requested_says_how_to_request_it() -> None:
@@ -88,14 +63,3 @@ def test_requested_statistics_are_computed_and_no_others(backend: str, asked: tu
         else:
             assert getattr(some.rows, name) is None
     assert_close(some.output, every.output)
-
-
-def test_totals_are_summed_in_float64() -> None:
-    """Summed in float32, as many rows as these would lose a part in a million."""
-    x = torch.zeros(1, 1, 2**20, 1)
-    rows = Rows(x, x[..., 0], torch.full((1, 1, 2**20), 0.1), None, None, {})
-    totals = Observation(rows, "blockwise", x, x, CAUSAL).totals()
-    one = float(torch.tensor(0.1))
-    assert totals.sums["entropy"].dtype == torch.float64
-    assert_close(totals.sums["entropy"].item(), one * 2**20, rtol=1e-14, atol=0)
-    assert_close(totals.squares["entropy"].item(), one**2 * 2**20, rtol=1e-14, atol=0)

@@ -57,7 +57,7 @@ def test_pooling_never_stores_the_pattern() -> None:
 def test_factors_of_rows_and_keys_multiply_weights_and_pooled_cells() -> None:
     x = torch.randn(1, 1, 40, 8, dtype=torch.float64)
     seen = observe(x, x, x, scores=Scores(mask=causal()))
-    plain = pattern.Source(seen.q, seen.k, seen.logsumexp, seen.scores)
+    plain = pattern.PatternSource(seen.q, seen.k, seen.logsumexp, seen.scores)
     by_row, by_key = torch.rand(40, dtype=torch.float64), torch.rand(40, dtype=torch.float64)
     weighted = replace(plain, by_row=by_row, by_key=by_key)
     expected = seen.weights()[0, 0] * by_row[:, None] * by_key
@@ -75,7 +75,7 @@ def test_one_head_of_a_source_keeps_its_factors_and_its_own_mask_and_bias() -> N
     )
     seen = observe(q, k, k, scores=scores)
     by_row, by_key = torch.rand(9, dtype=torch.float64), torch.rand(9, dtype=torch.float64)
-    source = pattern.Source(seen.q, seen.k, seen.logsumexp, seen.scores, by_row, by_key)
+    source = pattern.PatternSource(seen.q, seen.k, seen.logsumexp, seen.scores, by_row, by_key)
     whole = pattern.weights(source, slice(None), slice(None))
     for head in range(4):
         alone = pattern.weights(source.only(head), slice(None), slice(None))
@@ -87,7 +87,7 @@ def test_row_maxima_are_over_the_given_columns(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(pattern, "BLOCK", 7)
     x = torch.randn(1, 1, 40, 8)
     seen = observe(x, x, x, scores=Scores(mask=causal()))
-    source = pattern.Source(seen.q, seen.k, seen.logsumexp, seen.scores)
+    source = pattern.PatternSource(seen.q, seen.k, seen.logsumexp, seen.scores)
     assert_close(pattern.row_maxima(source, slice(1, None))[0], seen.weights()[0, 0, :, 1:].amax(1))
     assert not pattern.row_maxima(source, slice(40, None)).any()
 

@@ -23,7 +23,7 @@ def open_census(context: BrowserContext, address: str) -> Page:
 
 
 def paste(page: Page, text: str) -> None:
-    page.get_by_text("Scan a text of your own").click()
+    page.get_by_text("Scan your own text").click()
     page.get_by_label("Text to scan").fill(text)
     page.get_by_role("button", name="Scan this text").click()
 
@@ -31,7 +31,7 @@ def paste(page: Page, text: str) -> None:
 def test_lesson_10_leads_to_a_census_on_a_fresh_install(context: BrowserContext, address: str):
     page = context.new_page()
     page.goto(f"{address}#learn?lesson=10")
-    page.get_by_role("link", name="Census: every head asked every question").click()
+    page.get_by_role("link", name="Census: every head and every question").click()
     expect(page.get_by_role("heading", name="embedded on stories, a licence and code")).to_be_visible()
     expect(page.locator("[data-example]").first).to_be_visible()
 
@@ -44,7 +44,7 @@ def test_a_pasted_text_becomes_a_census_that_can_be_downloaded(context: BrowserC
     expect(page.locator("main")).to_contain_text("tokens in 1 document ·")
     fits(page, 390)
     with page.expect_download() as download:
-        page.get_by_role("link", name="Download this census").click()
+        page.get_by_role("link", name="Download these scan results").click()
     file = tmp_path / "mine.zip"
     download.value.save_as(file)
     assert Census.load(file).model_name == "embedded"
@@ -55,14 +55,14 @@ def test_a_scan_can_be_stopped_and_keeps_nothing(context: BrowserContext, addres
     paste(page, LONG)
     expect(page.locator("[data-scan]").get_by_role("status")).to_contain_text(re.compile(r"[\d,]+ of [\d,]+ tokens"))
     page.get_by_role("button", name="Stop").click()
-    expect(page.locator("[data-scan]")).to_contain_text("Stopped. Nothing was kept.")
+    expect(page.locator("[data-scan]")).to_contain_text("Stopped. Nothing was saved.")
     expect(page.get_by_role("button", name="Scan this text")).to_be_enabled()
     expect(page.get_by_role("combobox", name="Census")).to_have_count(0)
 
 
 def test_a_text_that_is_too_long_is_not_sent(context: BrowserContext, address: str):
     page = open_census(context, address)
-    page.get_by_text("Scan a text of your own").click()
+    page.get_by_text("Scan your own text").click()
     page.get_by_label("Text to scan").fill("a" * (LONGEST_TEXT + 7))
     expect(page.locator("[data-scan]")).to_contain_text("7 characters too many")
     expect(page.get_by_role("button", name="Scan this text")).to_be_disabled()

@@ -13,7 +13,7 @@ from headscope.app.pages.course import lessons
 from headscope.app.pages.course.classroom import FEWEST_SHOWN, Classroom, OpenLesson
 from headscope.app.pages.microscope import Session
 from headscope.app.server import application
-from headscope.app.server.token import Token
+from headscope.app.server.token import AccessToken
 from tests.e2e.conftest import PATIENCE, fits, running
 
 Arrive = Callable[[str], Page]
@@ -27,7 +27,7 @@ def room() -> Classroom:
 @pytest.fixture
 def arrive(room: Classroom, session: Session, browser: Browser) -> Iterator[Arrive]:
     """Open a path of the class's server in a browser of one's own."""
-    with running(application(ModelRegistry(session), Token(), held=room)) as address, ExitStack() as left:
+    with running(application(ModelRegistry(session), AccessToken(), held=room)) as address, ExitStack() as left:
 
         def come(path: str) -> Page:
             context = browser.new_context(viewport={"width": 390, "height": 844}, reduced_motion="reduce")
@@ -80,7 +80,7 @@ def test_answers_are_counted_on_the_teachers_page(arrive: Arrive, room: Classroo
     expect(teacher.locator(".option.right")).to_have_count(0)
     student.locator("[data-question='2'] input").fill(".5")
     student.get_by_role("button", name="Answer", exact=True).click()
-    expect(student.locator("[data-question='2']").get_by_role("status")).to_contain_text("Your answer is in.")
+    expect(student.locator("[data-question='2']").get_by_role("status")).to_contain_text("Your answer is saved.")
     fits(teacher, 390)
 
 
@@ -112,7 +112,7 @@ def test_the_bar_stays_in_sight_and_a_lesson_begins_at_its_top(arrive: Arrive, r
 
 def test_a_page_is_shown_only_after_its_student_agreed(arrive: Arrive, room: Classroom) -> None:
     teacher, one, two = teachers(arrive, room), joined(arrive, room), joined(arrive, room)
-    teacher.get_by_role("button", name="Ask who would like to").click()
+    teacher.get_by_role("button", name="Ask for a volunteer").click()
     one.get_by_role("button", name="No, thank you").click()
     assert room.shown is None
     two.get_by_role("button", name="Show it").click()

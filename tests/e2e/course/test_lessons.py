@@ -210,7 +210,7 @@ def test_a_touched_symbol_lights_its_numbers_until_escape(read: Open):
     page = read(0)
     assert page.locator("math").first.evaluate("each => each.namespaceURI") == "http://www.w3.org/1998/Math/MathML"
     page.locator("[data-sym=k]").first.press("Enter")
-    expect(page.get_by_text("k, the keys: what each word offers to be found by.").first).to_be_visible()
+    expect(page.get_by_text("k, the keys: what each word is found by.").first).to_be_visible()
     lit = page.locator("[data-s=k].lit")
     assert lit.count() >= 8
     assert page.locator("[data-s=q].lit").count() == 0
@@ -223,7 +223,7 @@ def test_hint_solution_and_back_to_one_s_own_code(read: Open):
     code = page.get_by_label("Code that you can change")
     code.fill("print('mine')")
     page.get_by_role("button", name="Hint").click()
-    expect(page.locator("[data-code]")).to_contain_text("A second head has shares of its own.")
+    expect(page.locator("[data-code]")).to_contain_text("A second head has its own shares.")
     page.get_by_role("button", name="Solution").click()
     assert "np.concatenate" in code.input_value()
     page.get_by_role("button", name="Run", exact=True).click()

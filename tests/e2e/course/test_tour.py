@@ -130,7 +130,7 @@ def test_from_the_first_page_to_a_switched_off_head_by_keyboard_alone(visit: Vis
     look = scope.look(text[1].replace("+", " "))
     best = look.predictions()[0]
     expect(page.locator("[data-stop]")).to_contain_text(
-        f"{best.token.text.strip()} falls from {per_cent(best.probability)} %"
+        f"{best.token.text.strip()} falls from {per_cent(best.probability)}%"
     )
     go_on(page, "^Go on in the microscope")
     expect(page).to_have_url(re.compile(rf"#microscope\?.*off={re.escape(said[1])}"))
@@ -251,15 +251,15 @@ def test_start_the_tour_and_the_grid_count_named_heads_alike(visit: Visit, scope
     report = scope.heads()
     named, resting = len(report.named), report.n_resting
     jobs = named - resting
-    counted = f"earned a name: {jobs} for a job, {resting} only for resting"
+    counted = f"passed a test for a role: {jobs} do something specific, {resting} only attend to the first token"
     page = visit("#start")
-    expect(page.get_by_text(f"In tests {named} of them {counted}.")).to_be_visible()
+    expect(page.get_by_text(f"{named} of them {counted}.")).to_be_visible()
     page.evaluate("location.hash = 'tour/5'")
     stop(page, 5, done=False)
-    expect(page.locator("[data-stop]")).to_contain_text(f"In tests {named} of them {counted} on the first token.")
+    expect(page.locator("[data-stop]")).to_contain_text(f"{named} of them {counted}.")
     note = page.locator("[data-region=grid]")
     expect(note).to_contain_text(
-        f"{named} of {len(list(scope.shape.heads()))} heads have a name: {jobs} for a job, {resting} only"
+        f"{named} of {len(list(scope.shape.heads()))} heads have a role: {jobs} do something specific, {resting} only"
     )
 
 
@@ -285,7 +285,7 @@ def test_a_model_without_induction_heads_says_what_it_has(browser: Browser) -> N
         page.goto(f"{address}#tour/5")
         stop(page, 5, done=False)
         expect(page.locator("[data-stop]")).to_contain_text(
-            re.compile("None has been tested for a role|None of them looks for what came next")
+            re.compile("None has been tested for a role|None of them looks for what followed")
         )
         page.goto(f"{address}#tour/6")
         page.get_by_role("button", name=re.compile("^Switch .* off$")).click()

@@ -78,7 +78,7 @@ def test_a_trace_is_pythons_and_is_walked_by_keyboard(open_page: Open, context: 
     shares = [signed(step.share) for step in trace.steps]
     assert page.locator("[data-step] b").all_text_contents() == shares
     expect(page.locator("[data-rest]")).to_have_text(signed(trace.left_out.sum))
-    expect(page.locator("[data-left-out]")).to_contain_text(f"{trace.left_out.count} parts")
+    expect(page.locator("[data-left-out]")).to_contain_text(f"{trace.left_out.count} smaller contributions")
     page.wait_for_url(re.compile("trace=1"))
     head = next(step for step in trace.steps if step.kind == "head" and not step.rests)
     page.locator(f"[data-part='{head.name}']").focus()
@@ -112,5 +112,5 @@ def test_a_file_explains_the_arrows_of_its_trace_and_says_what_needs_the_program
     page.goto(f"file://{tmp_path}/look.html{at(head=head.name, token=last, why=f'{last}:{key}')}")
     expect(page.locator("[data-total]")).to_have_text(plain(look.why(head.name, last, key).total))
     page.get_by_role("button", name="the others", exact=True).click()
-    expect(page.get_by_text("This file holds the arrows of its trace.")).to_be_visible()
+    expect(page.get_by_text("This file has explanations only for the steps of its trace.")).to_be_visible()
     page.close()

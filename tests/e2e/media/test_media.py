@@ -72,8 +72,8 @@ def test_the_sink_is_named_and_set_aside_and_the_weights_are_saved(
     page.get_by_role("option", name="CLS").click()
     sink = int(weights.mean(0).argmax())
     expect(page.locator("[data-sink]")).to_have_attribute("data-sink", str(sink))
-    page.get_by_role("switch", name="aside").click()
-    expect(page.get_by_text("is not drawn; the rest is not rescaled.")).to_be_visible()
+    page.get_by_role("switch", name="hide").click()
+    expect(page.get_by_text("is hidden; the rest is not rescaled.")).to_be_visible()
     expected = np.where(np.arange(17) == sink, 0, weights[0])[1:]
     np.testing.assert_allclose(drawn(page, "picture", "1.2"), expected, atol=1e-5)
     with page.expect_download() as saved:
@@ -93,18 +93,18 @@ def test_a_sound_lies_over_what_each_word_reads_of_it(page: Page, address: str, 
     page.get_by_role("option", name="horse").click()
     samples = as_sixteen_bits(hum(0.7))
     expected = whisper.look((samples, "the horse")).weights("decoder.0.cross.0").numpy()
-    expect(page.locator("[data-sound]")).to_have_attribute("aria-label", re.compile("reads from horse"))
+    expect(page.locator("[data-sound]")).to_have_attribute("aria-label", re.compile("attends to from horse"))
     np.testing.assert_allclose(drawn(page, "sound", "decoder.0.cross.0"), expected[2], atol=1e-5)
-    expect(page.get_by_text("The sound is 0.7 s long; this model always hears 1.0 s")).to_be_visible()
+    expect(page.get_by_text("The sound is 0.7 s long; this model always reads 1.0 s")).to_be_visible()
     page.locator("[data-sound]").press("ArrowUp")
-    expect(page.locator("[data-sound]")).to_have_attribute("aria-label", re.compile("reads from the"))
+    expect(page.locator("[data-sound]")).to_have_attribute("aria-label", re.compile("attends to from the"))
     np.testing.assert_allclose(drawn(page, "sound", "decoder.0.cross.0"), expected[1], atol=1e-5)
 
 
 def test_the_two_towers_of_clip_are_shown_side_by_side(page: Page, address: str, files: Path, clip: Scope) -> None:
     page.goto(f"{address}#microscope?model=CLIPModel")
     choose(page, files / "scene.png")
-    page.get_by_placeholder("Text beside it").fill("the horse crossed")
+    page.get_by_placeholder("Text with it").fill("the horse crossed")
     look = clip.look((picture(), "the horse crossed"))
     np.testing.assert_allclose(drawn(page, "picture", "vision.0.0"), look.weights("vision.0.0")[0, 1:], atol=1e-5)
     walk(page, "ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight")
@@ -124,15 +124,15 @@ def test_words_of_a_vision_language_model_read_patches(page: Page, address: str,
     page.route("**/api/model?*", lambda route: route.fallback() if waiting else waiting.append(route))
     with page.expect_request("**/api/model?*"):
         choose(page, files / "scene.png")
-    page.get_by_placeholder("Text beside it").fill("the horse crossed")
+    page.get_by_placeholder("Text with it").fill("the horse crossed")
     expect(page.get_by_role("option", name="crossed")).to_be_visible()
     expected = llava.look((picture(), "the horse crossed")).weights("1.2").numpy()
     page.get_by_role("option", name="crossed").click()
-    expect(page.locator("[data-picture]")).to_have_attribute("aria-label", re.compile("reads from crossed"))
+    expect(page.locator("[data-picture]")).to_have_attribute("aria-label", re.compile("attends to from crossed"))
     np.testing.assert_allclose(drawn(page, "picture", "1.2"), expected[18, :16], atol=1e-5)
     walk(page, "ArrowUp", "ArrowUp")
     expect(page.locator("[data-picture='vision.1.2']")).to_be_visible()
-    page.get_by_role("button", name="Take scene.png away").click()
+    page.get_by_role("button", name="Remove scene.png").click()
     expect(page.locator("[data-picture]")).to_have_count(0)
     expect(page.get_by_role("option", name="horse")).to_be_visible()
 

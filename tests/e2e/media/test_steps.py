@@ -63,13 +63,13 @@ def test_a_word_shows_who_reads_it(page: Page, address: str, steps: StepLooks) -
     page.locator("[data-picture]").click(position={"x": 4, "y": 4})
     expect(page.locator("[data-selected]")).to_have_text("patch 0,0")
     page.mouse.move(4, 4)
-    expect(page.get_by_text("patch 0,0 reads words, not patches")).to_be_visible()
+    expect(page.get_by_text("patch 0,0 attends to words, not patches")).to_be_visible()
     fits(page, 390)
 
 
 def test_an_edit_says_how_far_the_output_moves(page: Page, address: str) -> None:
     page.goto(f"{address}#microscope?head=fine.0.0")
-    expect(page.get_by_text(re.compile(r"The output moves by [\d.]+ % of its largest number"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"The output changes by [\d.]+% of its largest number"))).to_be_visible()
 
 
 def test_a_classifier_names_its_classes(page: Page, address: str, files: Path, classifier: Scope) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from headscope.app.export.saved_explanations import EXAMPLES
 from headscope.app.pages.explain import WhyRequest, split_arrow
 from headscope.app.pages.predictions import logits_under
-from headscope.app.publish.explanations import EXAMPLES
 from headscope.heads.edits.ablate import ablate
 from headscope.heads.edits.hidden_keys import knock_out
 from headscope.scope import Scope
@@ -168,13 +168,13 @@ def test_a_host_that_allows_threads_serves_the_same_numbers(browser: Browser, is
 
 def test_the_site_may_be_shown_in_a_frame(page: Page, site: str) -> None:
     page.goto(f"{site}#learn")  # on this address: Chromium keeps pages from elsewhere away from a local one
-    expect(page.get_by_text("About this site")).to_be_visible()
+    expect(page.get_by_text("About this website")).to_be_visible()
     named = page.get_by_role("navigation").get_by_role("link", name="Documentation")
     expect(named).to_have_attribute("href", "docs/index.html")
     frame = "src => document.body.append(Object.assign(document.createElement('iframe'), { src }))"
     page.evaluate(frame, f"{site}?framed#cards")
     framed = page.frame_locator("iframe")
-    expect(framed.get_by_text("About this site")).to_be_visible()
-    framed.get_by_text("About this site").click()
+    expect(framed.get_by_text("About this website")).to_be_visible()
+    framed.get_by_text("About this website").click()
     cited = framed.get_by_role("link", name="How to cite headscope")
     expect(cited).to_have_attribute("href", re.compile("CITATION.cff"))

@@ -71,7 +71,7 @@ def test_a_text_is_gone_on_with(visitor: Page, home: str, small: Scope) -> None:
     visitor.goto(home + at(head="1.4", text=TEXT))
     look = small.look(TEXT)
     likeliest = look.predictions(-1, 1)[0].token
-    visitor.get_by_role("button", name=f"Go on with {likeliest.text.strip()}").click()
+    visitor.get_by_role("button", name=f"Continue with {likeliest.text.strip()}").click()
     expect(tokens(visitor).get_by_role("option")).to_have_count(len(small.look(TEXT + likeliest.text).tokens))
 
 
@@ -93,7 +93,9 @@ def test_a_target_is_painted_and_learned(visitor: Page, home: str) -> None:
     assert box
     cell = box["width"] / 11
     pattern.click(position={"x": 2.5 * cell, "y": 10.5 * cell})
-    expect(visitor.locator("[data-wanted='2']")).to_contain_text(re.compile(r"late should read horse 1; reads (1|\.9)"))
+    expect(visitor.locator("[data-wanted='2']")).to_contain_text(
+        re.compile(r"late should attend to horse 1; attends to (1|\.9)")
+    )
 
 
 def test_one_file_allows_its_own_script_by_hash_and_connects_to_nothing(file_on_disk: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_cut_edge_is_all_edges_but_that_one() -> None:
 
 def test_hand_built_induction_has_the_circuit_that_was_built_in() -> None:
     """The answer goes embedding → 0.0 → key of 1.0 → logits; edges that were built in rank above all others."""
-    scope = Scope(NativeModel(by_hand.induction(by_hand.HandSizes(vocabulary=30, context=32))))
+    scope = Scope(NativeModel(by_hand._induction(by_hand.HandSizes(vocabulary=30, context=32))))
     draw = torch.Generator().manual_seed(0)
     clean, corrupted, answers = [], [], []
     for _ in range(8):
@@ -90,7 +90,7 @@ def test_hand_built_induction_has_the_circuit_that_was_built_in() -> None:
 
 def test_corrupting_the_mark_finds_the_mark() -> None:
     """When the token before the answer is corrupted, the change goes through 0.0 into the key of 1.0."""
-    scope = Scope(NativeModel(by_hand.induction(by_hand.HandSizes(vocabulary=30, context=32))))
+    scope = Scope(NativeModel(by_hand._induction(by_hand.HandSizes(vocabulary=30, context=32))))
     patched = PatchedModel(scope.model)
     clean = torch.tensor([[3, 7, 11, 5, 19, 2, 7], [9, 4, 13, 8, 21, 2, 4]])
     other = clean.clone()
@@ -108,7 +108,7 @@ def test_corrupting_the_mark_finds_the_mark() -> None:
 
 def test_edges_are_scored_in_the_circuit_that_holds_them() -> None:
     """Beside the two edges that carry the answer, those of a head that the answer does not need give it nothing."""
-    scope = Scope(NativeModel(by_hand.induction(by_hand.HandSizes(vocabulary=30, context=32))))
+    scope = Scope(NativeModel(by_hand._induction(by_hand.HandSizes(vocabulary=30, context=32))))
     patched = PatchedModel(scope.model)
     clean, other = torch.tensor([[3, 7, 11, 5, 19, 2, 7]]), torch.tensor([[3, 7, 23, 5, 19, 2, 7]])
     inputs, corrupted = {"input_ids": clean}, record(patched, {"input_ids": other})
@@ -126,7 +126,7 @@ def test_edges_are_scored_in_the_circuit_that_holds_them() -> None:
 
 
 def test_files(tmp_path: Path) -> None:
-    scope = Scope(NativeModel(by_hand.induction(by_hand.HandSizes(vocabulary=30, context=32))))
+    scope = Scope(NativeModel(by_hand._induction(by_hand.HandSizes(vocabulary=30, context=32))))
     with (tmp_path / "task.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["clean", "corrupted", "right"], ["a", "b", "c"]])
     with pytest.raises(InputError, match="no column wrong"):
@@ -139,13 +139,13 @@ def test_files(tmp_path: Path) -> None:
     assert mib["edges"]["a1.h0->logits"]["in_graph"]
     assert mib["nodes"]["input"]["in_graph"]
     assert '"1.0" -> "logits"' in found.to_graphviz()
-    another = Scope(NativeModel(by_hand.induction(by_hand.HandSizes(vocabulary=28, context=32))))
+    another = Scope(NativeModel(by_hand._induction(by_hand.HandSizes(vocabulary=28, context=32))))
     with pytest.raises(InputError, match="other weights"):
         open_circuit(tmp_path / "circuit.json", another.model)
 
 
 def test_a_model_that_is_more_than_its_edges_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    scope = Scope(NativeModel(by_hand.induction(by_hand.HandSizes(vocabulary=30, context=32))))
+    scope = Scope(NativeModel(by_hand._induction(by_hand.HandSizes(vocabulary=30, context=32))))
     every = [edge for edge in _all_edges(scope) if edge.reader.name != "logits"]
     monkeypatch.setattr(circuit_search, "all_edges", lambda clean, corrupted: every)
     with pytest.raises(ModelError, match="with all edges clean its logits differ from its own"):
@@ -158,12 +158,12 @@ def _all_edges(scope: Scope) -> list[Edge]:
 
 
 def test_bad_input_is_refused() -> None:
-    scope = Scope(NativeModel(by_hand.induction(by_hand.HandSizes(vocabulary=30, context=32))))
+    scope = Scope(NativeModel(by_hand._induction(by_hand.HandSizes(vocabulary=30, context=32))))
     with pytest.raises(InputError, match="1 clean texts, 0 corrupted ones, 0 answers"):
         scope.circuit([[1, 2]])
     with pytest.raises(InputError, match=r"texts of \[2, 3\] tokens"):
         scope.circuit([[1, 2]], [[1, 2, 3]], [(1, 2)])
-    with pytest.raises(InputError, match="corrupting changes nothing"):
+    with pytest.raises(InputError, match="no difference to explain"):
         scope.circuit([[1, 2]], [[1, 2]], [(1, 2)])
     with pytest.raises(InputError, match="no task 'chess'; there are induction"):
         scope.circuit("chess")

@@ -72,7 +72,12 @@ def test_every_arrow_was_led_by_the_head_that_was_compiled_to_lead_it(name: str)
 
 
 @pytest.mark.parametrize(
-    ("program", "seed"), [*((PROGRAMS[name], 3) for name in NAMES), *((each, seed) for seed, each in SHARP.items())]
+    ("program", "seed"),
+    [
+        *((PROGRAMS[name], 3) for name in NAMES[:2]),
+        *(pytest.param(PROGRAMS[name], 3, marks=pytest.mark.slow) for name in NAMES[2:]),
+        *(pytest.param(each, seed, marks=pytest.mark.slow) for seed, each in SHARP.items()),
+    ],
 )
 def test_edges_that_were_compiled_rank_above_all_others(program: Program, seed: int) -> None:
     compiled, writer, reader = _compiled(program, seed)
@@ -87,6 +92,7 @@ def test_edges_that_were_compiled_rank_above_all_others(program: Program, seed: 
     assert _auroc(scores, {f"embedding->{writer}<v>", f"{writer}->{reader}<k>", f"{reader}->logits"}) >= 0.95
 
 
+@pytest.mark.slow
 def test_a_task_in_a_csv_file_gives_a_circuit_that_is_drawn_edge_by_edge(tmp_path: Path) -> None:
     compiled, writer, reader = _compiled(PROGRAMS["induction"])
     clean, corrupted, answers = _texts(6)

@@ -11,8 +11,8 @@ from tests.models import tiny
 
 import headscope
 from headscope.errors import InputError, ModelError
-from headscope.heads.explain.logit_shares import logit_direction
 from headscope.heads.explain.path_effect import path_effect
+from headscope.models.structure.recorded_pass import logit_direction
 from headscope.scope import Scope
 
 
@@ -40,7 +40,7 @@ def test_the_predicted_weight_is_the_pattern_without_the_writers_pairs(scope: Sc
     why = look.why("1.2", query, key)
     row = look.weights("1.2", slice(query, query + 1))[0].double()
     found = path_effect(look, headscope.path("0.1", "1.2", into="k", query=query, key=key))
-    from headscope.heads.explain.arrows import explained
+    from headscope.heads.explain.why import explained
 
     scores = explained(look).scores(headscope.Head("1", 2))
     name = [writer.name for writer in scores.k.writers].index("0.1")

@@ -8,7 +8,7 @@ from tests.heads.explain.families import FAMILIES, inputs_of
 
 import headscope
 from headscope.errors import InputError
-from headscope.heads.explain.trace import Step, Trace
+from headscope.heads.explain.trace import Step, TracedPrediction
 from headscope.lab.teach import by_hand
 from headscope.models.native import NativeModel
 from headscope.scope import Scope
@@ -57,9 +57,9 @@ def _constant(look: object, scope: Scope) -> float:
 
 
 def test_hand_built_induction_is_traced_to_the_token_that_was_copied() -> None:
-    scope = Scope(NativeModel(by_hand.induction(by_hand.HandSizes(vocabulary=30, context=32))))
+    scope = Scope(NativeModel(by_hand._induction(by_hand.HandSizes(vocabulary=30, context=32))))
     ids = [3, 7, 11, 5, 19, 2, 3, 7]
-    trace: Trace = scope.look(ids).trace(11)
+    trace: TracedPrediction = scope.look(ids).trace(11)
     first = trace.steps[0]
     assert (first.name, first.rests) == ("1.0", False)
     assert [read.place.position for read in first.reads] == [2]
@@ -74,7 +74,7 @@ def test_hand_built_induction_is_traced_to_the_token_that_was_copied() -> None:
 
 
 def test_a_head_that_only_rests_on_the_sink_is_one_line() -> None:
-    scope = Scope(NativeModel(by_hand.first_token(by_hand.HandSizes(vocabulary=30, context=32))))
+    scope = Scope(NativeModel(by_hand._first_token(by_hand.HandSizes(vocabulary=30, context=32))))
     look = scope.look([3, 7, 11, 5])
     best = int(look.logits[-1].argmax())
     trace = look.trace(best)

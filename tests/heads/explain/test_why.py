@@ -13,7 +13,8 @@ from transformers import DiffLlamaConfig, DiffLlamaForCausalLM
 
 import headscope
 from headscope.errors import InputError, ModelError
-from headscope.heads.explain import arrows, score_split
+from headscope.heads.explain import score_split
+from headscope.heads.explain import why as why_module
 from headscope.heads.look.look import Look
 from headscope.lab.teach import by_hand
 from headscope.models.native import NativeModel
@@ -48,7 +49,7 @@ def test_parts_equal_those_that_are_carried_by_hand() -> None:
     layers[1].input_layernorm.register_forward_pre_hook(lambda _, args: kept.update(stream=args[0]))
     with headscope.load(model) as scope:
         look = scope.look(IDS[0].tolist())
-        scores = arrows.explained(look).scores(headscope.Head("1", 3))
+        scores = why_module.explained(look).scores(headscope.Head("1", 3))
     with torch.no_grad():
         weight = layers[0].self_attn.o_proj.weight.view(32, 4, 8)
         heads = torch.einsum("thd,mhd->htm", kept["z"][0].view(-1, 4, 8), weight)
@@ -77,7 +78,7 @@ def test_calls_that_are_joined_before_one_matrix_are_one_writer() -> None:
 
 def test_position_part_is_the_score_at_this_offset_beyond_the_mean_over_offsets(llama: Scope, ids: list[int]) -> None:
     why = (look := llama.look(ids)).why("1.2", 9, 6)
-    scores = arrows.explained(look).scores(headscope.Head("1", 2))
+    scores = why_module.explained(look).scores(headscope.Head("1", 2))
     module: Any = llama.model.model
     cos, sin = module.model.rotary_emb(torch.zeros(1), torch.arange(len(ids))[None])
 
@@ -122,7 +123,7 @@ def test_arrows_of_a_row_equal_those_that_are_split_alone(
 def test_hand_built_induction_is_explained_by_what_was_built_in() -> None:
     """Head 1.0 finds the token after the last copy because 0.0 marked it; every arrow onto such a key says so."""
     sizes = by_hand.HandSizes(vocabulary=30, context=32)
-    scope = Scope(NativeModel(by_hand.induction(sizes)))
+    scope = Scope(NativeModel(by_hand._induction(sizes)))
     ids = [3, 7, 11, 5, 19, 2, 3, 7, 11, 5]
     look = scope.look(ids)
     for query in range(6, 10):
@@ -183,14 +184,14 @@ def test_bad_input_is_refused_with_a_way_out(llama: Scope, ids: list[int], monke
         edited = llama.look(ids)
     with pytest.raises(InputError, match=r"read under edits.*outside"):
         edited.why("1.0", 4, 2)
-    monkeypatch.setattr(arrows, "BUDGET", 2000)
+    monkeypatch.setattr(why_module, "BUDGET", 2000)
     with pytest.raises(InputError, match=r"take .* GiB for 23 tokens.*at most \d+ tokens"):
         look.why("1.1", 4, 2)
 
 
 def test_memory_of_one_head_is_writers_by_positions_by_d_head(llama: Scope, ids: list[int]) -> None:
     look: Look = llama.look(ids)
-    scores = arrows.explained(look).scores(headscope.Head("1", 0))
+    scores = why_module.explained(look).scores(headscope.Head("1", 0))
     site = llama.shape.sites["1"]
     for side in (scores.q, scores.k):
         assert side.parts.shape == (len(side.writers), len(ids), site.d_head)
@@ -203,7 +204,7 @@ def test_a_text_four_times_as_long_takes_four_times_the_bytes(scope: Scope, ids:
     def kept(length: int) -> int:
         look: Look = scope.look([ids[at % len(ids)] for at in range(length)])
         look.why("1.0", -1, 2)
-        scores = arrows.explained(look).scores(headscope.Head("1", 0))
+        scores = why_module.explained(look).scores(headscope.Head("1", 0))
         moved = [] if scores._moved is None else [scores._moved[1]]
         return sum(each.untyped_storage().nbytes() for each in (scores.q.parts, scores.k.parts, *moved))
 

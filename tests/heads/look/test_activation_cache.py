@@ -31,13 +31,13 @@ def passes(scope: Scope, ids: list[int], *edits: Any) -> ActivationCache:
 def answers(scope: Scope, ids: list[int], *edits: Any) -> tuple[dict[str, Tensor], int]:
     """Everything that can be asked of the passes of a text, and how many bytes they hold in the end."""
     made = passes(scope, ids, *edits)
-    found = {"logits": made.observe(nothing_asked)}
+    found = {"logits": made.read(nothing_asked)}
     sites = list(scope.shape.sites)
     for site in sites:
         source = made.source(site)
         found |= {f"q {site}": source.q, f"k {site}": source.k, f"lse {site}": source.logsumexp}
         found[f"z {site}"] = made.recompute(site)[2]
-        found[f"entropy {site}"] = made.sites[site].rows.entropy
+        found[f"entropy {site}"] = made.site(site).rows.entropy
     for place in PLACES:
         for site, output in made.outputs(sites, place).items():
             found |= {f"x {site} {place}": output.x, f"out {site} {place}": output.output}
@@ -51,6 +51,7 @@ def held(made: ActivationCache) -> int:
     """Bytes of all that is kept, counted one by one."""
     tensors = [
         made._residual,
+        *(part for site, z in made._z.items() for part in (z, made._unobserved[site].q, made._unobserved[site].k)),
         *(part for seen in made.sites.values() for part in (*(seen.kept or ()), seen.rows.output)),
     ]
     tensors += [part for output in made._recorded.values() for part in (output.x, output.output)]
@@ -76,18 +77,21 @@ def test_any_budget_gives_the_same_answers_and_is_kept(
 
 def test_a_prediction_observes_nothing_and_reaches_every_site(scope: Scope, ids: list[int]) -> None:
     made = passes(scope, ids)
-    logits = made.predict()
+    logits = made.read(nothing_asked)
     assert made.sites == {}
     assert made.reached == {site: (len(ids), len(ids)) for site in scope.shape.sites}
     assert set(made.n_windows.values()) == {1}
-    torch.testing.assert_close(logits, passes(scope, ids).observe(nothing_asked))
+    at_once = passes(scope, ids)
+    at_once.at_once = True
+    torch.testing.assert_close(logits, at_once.read(nothing_asked))
+    assert list(at_once.sites) == list(scope.shape.sites)
 
 
 def test_an_edit_is_in_force_in_every_kind_of_pass(llama: Scope, ids: list[int]) -> None:
     plain, edited = passes(llama, ids), passes(llama, ids, ablate("1.2"))
     for each in (plain, edited):
-        each.observe(nothing_asked)
-    assert not torch.allclose(edited.predict(), plain.predict())
+        each.read(nothing_asked)
+    assert not torch.allclose(edited.read(nothing_asked), plain.read(nothing_asked))
     assert not edited.recompute("1")[2][:, 2].any()
     assert not edited.outputs(["1"], 4)["1"].x[:, :, 2].any()
     for site, same in (("0", True), ("2", False)):

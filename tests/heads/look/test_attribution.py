@@ -8,9 +8,7 @@ from tests.models import tiny
 from torch import nn
 
 import headscope
-from headscope.heads.look.attribution import (
-    frozen_norm,
-)
+from headscope.models.structure.unembedding import frozen_norm
 from headscope.scope import Scope
 
 WIDTH = 24

@@ -42,7 +42,7 @@ def test_patterns_of_a_layer_by_its_number_or_name(scope: Scope, ids: list[int])
             r'pattern\(1, 2\): give one head, as in pattern\("3\.5"\) or pattern\(\(3, 5\)\)',
         ),
         (lambda look: look.pattern("1.2", slice(3)), r"a part of one pattern is weights\(head, rows, columns\)"),
-        (lambda look: look.pattern(1), r'1 is not the name of a head.*in Python "5\.1" or \(5, 1\)'),
+        (lambda look: look.pattern(1), r'1 is not a head name.*in Python "5\.1" or \(5, 1\)'),
         (lambda look: look.patterns("9"), "9.0: this model has layers 0–"),
     ],
 )

@@ -97,13 +97,17 @@ def test_past_its_budget_contributions_keep_one_position(
     )
 
 
-def test_contributions_and_shares_come_from_the_pass_that_was_observed(scope: Scope, ids: list[int]) -> None:
-    scope.look(ids).logit_attribution(11)  # the way to the end of the stream is measured once for a model
+def test_contributions_come_from_the_pass_that_was_observed_and_shares_from_one_more(
+    scope: Scope, ids: list[int]
+) -> None:
     look = scope.look(ids)
     with counting_forwards(scope) as ran:
         parts = {place: look.contributions(place) for place in (0, 7, -1)}
-        look.logit_attribution(11, minus=4, position=9)
     assert not ran
+    with counting_forwards(scope) as ran:
+        look.logit_attribution(11, minus=4, position=9)
+        look.logit_attribution(12, position=3)
+    assert len(ran) == 1
     again = scope.model.run(look.prepared.inputs, outputs=list(scope.shape.sites)).outputs
     for place, found in parts.items():
         for site, part in found.sites.items():
@@ -111,14 +115,13 @@ def test_contributions_and_shares_come_from_the_pass_that_was_observed(scope: Sc
             torch.testing.assert_close(part.output, again[site].output[0, place])
 
 
-def test_an_edits_contributions_cost_one_more_pass_for_all_places(scope: Scope, ids: list[int]) -> None:
-    """Its prediction kept no z."""
+def test_an_edits_contributions_cost_no_more_pass(scope: Scope, ids: list[int]) -> None:
     with scope.edit(headscope.ablate("1.2")):
         look = scope.look(ids)
     with counting_forwards(scope) as ran:
         found = look.contributions(9).sites["1"]
         look.contributions(3)
-    assert len(ran) == 1
+    assert not ran
     assert found.parts[2].abs().max() == 0 < found.parts[1].abs().max()
 
 
@@ -150,14 +153,15 @@ def test_an_edited_delivery_is_what_goes_through_the_output_weight(scope: Scope,
     assert scaled.error < 1e-5
 
 
-def test_an_edits_prediction_is_not_observed_until_somebody_looks(scope: Scope, ids: list[int]) -> None:
+def test_a_site_is_observed_when_somebody_asks_about_it(scope: Scope, ids: list[int]) -> None:
     with scope.edit(headscope.ablate("1.2")):
         edited = scope.look(ids)
         assert edited.predictions()
-        assert not edited.cache.sites
         assert edited.sites == tuple(scope.shape.sites)
         assert edited.z("1")[2].abs().max() == 0
-        assert edited.cache.sites
+        assert not edited.cache.sites
+        edited.pattern("1.1")
+        assert list(edited.cache.sites) == ["1"]
     torch.testing.assert_close(edited.pattern("1.2"), scope.look(ids).pattern("1.2"))
 
 
@@ -215,7 +219,7 @@ def test_a_head_that_is_not_there_is_named_with_those_that_are(llama: Scope, ids
         look.pattern("13.2")
     with pytest.raises(HeadNameError, match=r"1\.9: site 1 has heads 0–5"):
         look.pattern("1.9")
-    with pytest.raises(HeadNameError, match="'five' is not the name of a head"):
+    with pytest.raises(HeadNameError, match="'five' is not a head name"):
         look.pattern("five")
 
 

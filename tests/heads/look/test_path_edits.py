@@ -53,7 +53,7 @@ def test_held_norms_give_the_split(scope: Scope, ids: list[int]) -> None:
 
 
 def _raw_share(look: Any, head: str, query: int, key: int, column: int) -> float:
-    from headscope.heads.explain.arrows import explained
+    from headscope.heads.explain.why import explained
 
     scores = explained(look).scores(headscope.Head.parse(head))
     return float(scores.q.parts[:, query].sum(0) @ scores.k.parts[column, key]) * scores.scale
@@ -250,5 +250,5 @@ def test_patched_mlp_and_stream_equal_hooks(llama: Scope, ids: list[int]) -> Non
         torch.testing.assert_close(llama.look(ids).logits, by_hand_mlp)
     with llama.edit(headscope.patch("resid_pre 1", [3, 8], other)):
         torch.testing.assert_close(llama.look(ids).logits, by_hand_stream)
-    with pytest.raises(EditError, match=r"'mlp_out 7': this model has no such layer; it has 0, 1"):
+    with pytest.raises(EditError, match=r"'mlp_out 7': this model has no such layer or site; it has 0, 1"):
         headscope.patch("mlp_out 7", 3, other).bind(llama.model)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 from tests.heads.conftest import small_llama
 from tests.heads.look.test_padded_batch import small
@@ -96,3 +97,26 @@ def test_a_look_under_knocked_out_arrows_is_saved_and_one_under_a_cut_path_is_re
         look = llama.look(ids)
         with pytest.raises(InputError, match="save the look without the ablated path"):
             look.save(tmp_path / "y.headscope")
+
+
+@pytest.mark.parametrize("at", [0.2, 0.5, 0.8, 0.999])
+def test_look_with_one_flipped_bit_is_rejected(llama: Scope, ids: list[int], tmp_path: Path, at: float) -> None:
+    path = tmp_path / "x.headscope"
+    llama.look(ids).save(path)
+    data = bytearray(path.read_bytes())
+    data[int(at * len(data))] ^= 4
+    path.write_bytes(bytes(data))
+    with pytest.raises(InputError, match="save the look again"):
+        headscope.open_look(path)
+
+
+def test_look_without_digest_opens_with_a_warning(llama: Scope, ids: list[int], tmp_path: Path) -> None:
+    path = tmp_path / "x.headscope"
+    llama.look(ids).save(path)
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        header = file.metadata()["headscope_look"]
+    save_file(tensors, path, metadata={"headscope_look": header})
+    with pytest.warns(UserWarning, match="without a digest of its data: not verified"):
+        opened = headscope.open_look(path)
+    assert torch.equal(opened.z("1"), llama.look(ids).z("1"))

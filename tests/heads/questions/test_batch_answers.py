@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from headscope.heads.questions.batch_answers import BatchAnswers
+from headscope.heads.questions.standard_answers import BatchAnswers
 from headscope.heads.questions.standard_questions import standard_questions
 from headscope.models.protocol import Prepared, Token
 

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import headscope
 from headscope.cli import app
-from headscope.heads.questions.cross_questions import cross_questions, monotone_share
 from headscope.heads.questions.label_rules import token_class
+from headscope.heads.questions.standard_questions import _cross_questions, monotone_share
 from headscope.names import Head
 
 SOURCE, WRITTEN = "the horse crossed the road because it was tired", "the road was"
@@ -52,12 +52,12 @@ def test_a_question_of_one_s_own_is_put_to_both_texts() -> None:
 
 
 def test_a_diagonal_and_a_monotone_pattern_are_told_from_others() -> None:
-    asked = cross_questions(torch.zeros(6, dtype=torch.long), torch.zeros(12, dtype=torch.long), words=False)
+    asked = _cross_questions(torch.zeros(6, dtype=torch.long), torch.zeros(12, dtype=torch.long), words=False)
     assert set(asked) == {"first", "diagonal"}
     assert asked["diagonal"].query[0].tolist() == [0, 1, 2, 3, 4, 5]
     assert asked["diagonal"].key[0].tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
     one, nine = torch.zeros(1, dtype=torch.long), torch.zeros(9, dtype=torch.long)
-    assert set(cross_questions(one, nine, words=False)) == {"first"}
+    assert set(_cross_questions(one, nine, words=False)) == {"first"}
     shares = monotone_share(torch.tensor([[0, 2, 2, 5], [5, 2, 1, 0]]))
     assert shares is not None
     assert shares.tolist() == [1.0, 0.0]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headscope.errors import InputError
 from headscope.heads.questions.label_rules import (
     LabelRule,
-    PatternLabeller,
+    _PatternLabeller,
     read_class,
     token_class,
 )
@@ -76,7 +76,7 @@ def test_a_written_class_is_read_back_or_refused(written: str) -> None:
     rule = read_class(written)
     asks, arrow, wanted = rest.partition("=>")
     assert rule.name == name.strip()
-    assert isinstance(rule.query, PatternLabeller)
-    assert isinstance(rule.key, PatternLabeller)
+    assert isinstance(rule.query, _PatternLabeller)
+    assert isinstance(rule.key, _PatternLabeller)
     assert (rule.query.pattern, rule.key.pattern) == ((asks, wanted) if arrow else ("", rest))
     assert rule.exclude_self

@@ -12,8 +12,7 @@ from tests.heads.dense import dense_scores
 
 from headscope.heads.roles.battery import BATTERY
 from headscope.heads.roles.report import Report
-from headscope.heads.roles.run import RoleOptions, run_battery
-from headscope.heads.roles.shuffled_weights import shuffled_weights
+from headscope.heads.roles.run import RoleOptions, run_battery, shuffled_weights
 from headscope.heads.roles.traits import MEANING
 from headscope.lab.teach.by_hand import by_hand
 from headscope.models.native import NativeModel

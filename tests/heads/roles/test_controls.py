@@ -10,8 +10,7 @@ from tests.heads.controls import CONTROLS, opened, random_model
 from headscope.heads.roles.battery import ROLES
 from headscope.heads.roles.probes.vocabulary import Vocabulary
 from headscope.heads.roles.report import Report
-from headscope.heads.roles.run import RoleOptions, run_battery
-from headscope.heads.roles.shuffled_weights import shuffled_weights
+from headscope.heads.roles.run import RoleOptions, run_battery, shuffled_weights
 from headscope.heads.roles.trials import make_probes, run_trials
 from headscope.lab.teach.by_hand import ROLES as BY_HAND
 from headscope.lab.teach.by_hand import by_hand
@@ -35,7 +34,13 @@ def test_a_model_of_tokens_written_for_a_role_earns_it_and_no_other(role: str) -
     assert roles_of(run_battery(model, RoleOptions(inputs=16, controls=0, ablate=0, separators=(1, 2)))) == plays
 
 
-@pytest.mark.parametrize("name", CONTROLS)
+LONG = {"giving", "giving, negative", "retrieval", "verb to subject"}
+"""Two seconds each: make test leaves them to make test-all."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in CONTROLS]
+)
 def test_a_model_of_words_written_for_a_role_earns_it_and_no_other(name: str) -> None:
     control = CONTROLS[name]
     with torch.no_grad():

@@ -28,7 +28,7 @@ from headscope.heads.roles.probes.probe import (
     ProbeQuestion,
     one_key_question,
 )
-from headscope.heads.roles.task import ablated_task_scores, mean_ablation, task_scores
+from headscope.heads.roles.task import TaskAblation, mean_ablation, task_scores
 from headscope.models.native import NativeModel
 from headscope.names import Head
 from headscope.scope import Scope
@@ -218,7 +218,7 @@ def test_mean_ablation_costs_what_replacing_z_by_hand_costs(model: NativeModel, 
     graded = torch.ones(INPUTS, LENGTH, dtype=torch.bool)
     probe = Probe((Batch(ids, task_rows=graded),), "")
     head = model.shape.heads()[3]
-    without = ablated_task_scores(model, probe, head)
+    without = TaskAblation(model, probe).scores(head)
     attention = model.model.attention(0)  # type: ignore[operator]
     d_head = attention.d_head
 

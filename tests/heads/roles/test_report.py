@@ -46,7 +46,8 @@ def report() -> Report:
 
 def test_a_report_prints_one_line_per_role(report: Report) -> None:
     assert str(report).splitlines() == [
-        "small: 4 of 24 heads have a role, 20 have none; 2 do nothing but rest on the first token",
+        "small: 4 of 24 heads pass a test for a role: 2 for something specific, "
+        "2 only for attending to the first token; 20 pass none",
         "  induction: 2.3 0.95, 10.1 0.70",
         "  first token: 2.0 0.90, encoder.0.1 0.60, 2.3 0.50 (best fixed offset 0.25)",
         "  negation: no head",

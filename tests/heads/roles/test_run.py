@@ -21,7 +21,7 @@ from headscope.lab.teach.by_hand import by_hand
 from headscope.models.native import NativeModel
 from headscope.models.weight_hash import weight_hash
 from headscope.names import Head
-from headscope.scan.recipe import describe_model
+from headscope.scan.shards import describe_model
 
 OPTIONS = RoleOptions(roles=("previous token", "induction", "alignment"), inputs=16, seed=3, ablate=8)
 

@@ -11,8 +11,8 @@ from headscope.attention.observer import Call, plain
 from headscope.heads.roles.probes.probe import Batch, Probe, ProbeQuestion, one_row_question
 from headscope.heads.roles.probes.text_probes import indirect_objects
 from headscope.heads.roles.probes.vocabulary import Vocabulary
-from headscope.heads.roles.s_inhibition import inhibition_effects
 from headscope.heads.roles.task import mean_ablation
+from headscope.heads.roles.trials import inhibition_effects
 from headscope.models.native import NativeModel
 from headscope.names import Head
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headscope.heads.roles.shuffled_weights import shuffled_weights
+from headscope.heads.roles.run import shuffled_weights
 from headscope.models.protocol import OpenModel
 from headscope.scope import Scope
 

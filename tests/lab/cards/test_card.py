@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from headscope.errors import InputError
-from headscope.lab.cards.card import LARGEST_CONFIG, Card, built_in, card, from_sizes, make_card, notes
-from headscope.lab.cards.card_text import big, render_head_sizes, show, size
+from headscope.lab.cards.card import LARGEST_CONFIG, Card, _make_card, built_in, card, from_sizes, notes
+from headscope.lab.cards.card_text import _big, render_head_sizes, show, size
 from headscope.lab.cards.config_reader import KEYS, read_config
 from headscope.lab.cards.counting import count_parameters, kv_bytes
 from headscope.lab.cards.families import FAMILIES
@@ -156,7 +156,7 @@ MISTRAL = LLAMA | {"model_type": "mistral", "max_position_embeddings": 1000}
     ],
 )
 def test_a_note_is_shown_exactly_where_it_holds(config: dict[str, Any], said: str, unsaid: str) -> None:
-    text = "\n".join(notes(make_card(config)))
+    text = "\n".join(notes(_make_card(config)))
     assert re.search(said, text), text
     assert unsaid not in text
 
@@ -168,9 +168,9 @@ def test_a_file_a_folder_a_text_and_sizes(tmp_path: Path) -> None:
         assert card(what).parameters.total == card("smollm2-135m").parameters.total
     assert card(tmp_path).name == card(tmp_path / "config.json").name == tmp_path.name
     assert card(" SmolLM2-135M ") is card("smollm2-135m")
-    names = [make_card(LLAMA | more).name for more in ({}, {"_name_or_path": "me/mine"}, {"model_type": None})]
+    names = [_make_card(LLAMA | more).name for more in ({}, {"_name_or_path": "me/mine"}, {"model_type": None})]
     assert names == ["llama", "me/mine", "your model"]
-    inner = make_card({"model_type": "vision_thing", "text_config": config})
+    inner = _make_card({"model_type": "vision_thing", "text_config": config})
     assert inner.model.n_heads == 9
     sizes = from_sizes(768, 12, n_kv_heads=4, n_layers=12, d_ff=3072, vocabulary=50257)
     assert (sizes.model.d_head, sizes.model.kind) == (64, "GQA")
@@ -185,7 +185,7 @@ def test_a_file_a_folder_a_text_and_sizes(tmp_path: Path) -> None:
 
 
 def test_hybrid_layers_and_encoders() -> None:
-    hybrid = make_card(
+    hybrid = _make_card(
         {"model_type": "some_hybrid", "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
          "layer_types": ["linear_attention", "full_attention", "mamba"]}
     )  # fmt: skip
@@ -193,7 +193,7 @@ def test_hybrid_layers_and_encoders() -> None:
     assert hybrid.heads_in_all == 4
     assert hybrid.kv_bytes(10) == 2 * 64 * 2 * 10
     assert any("2 layers have no heads at all" in note for note in notes(hybrid))
-    bert = make_card({"model_type": "bert", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12})
+    bert = _make_card({"model_type": "bert", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12})
     assert any("has no KV cache" in note for note in notes(bert))
 
 
@@ -251,7 +251,7 @@ KEYS_OF_CONFIGS = sorted({key for keys in KEYS.values() for key in keys} | {
 def test_any_config_gives_a_card_or_an_input_error(family: str, odd: dict[str, Any], has_heads: bool) -> None:
     base = {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 8, "vocab_size": 100} if has_heads else {}
     with contextlib.suppress(InputError):
-        assert json.dumps(make_card({"model_type": family, **base, **odd}).to_dict(1000))
+        assert json.dumps(_make_card({"model_type": family, **base, **odd}).to_dict(1000))
 
 
 def test_bad_files(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_every_card_serialises_to_json_and_prints_in_a_terminal() -> None:
     assert "8  GQA: 3 heads share one" in text
     assert "128 KiB in fp16, 64 KiB in fp8" in text
     assert isinstance(card("gpt2"), Card)
-    assert [size(1536), size(2**30), big(8.03e9), big(None), big(12)] == [
+    assert [size(1536), size(2**30), _big(8.03e9), _big(None), _big(12)] == [
         "1.5 KiB",
         "1 GiB",
         "8.03 B",

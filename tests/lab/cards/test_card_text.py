@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from headscope.lab.cards.card import Card, card, notes
-from headscope.lab.cards.card_text import big, render, show, size
+from headscope.lab.cards.card_text import _big, render, show, size
 
 
 def printed(*what: object) -> str:
@@ -35,7 +35,7 @@ def test_formatted_bytes_are_within_five_percent(count: int) -> None:
 
 @given(st.integers(1, 10**15))
 def test_formatted_counts_are_within_one_percent(count: int) -> None:
-    number, _, unit = big(count).partition(" ")
+    number, _, unit = _big(count).partition(" ")
     assert float(number) * {"": 1, "k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}[unit] == pytest.approx(count, rel=0.01)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.errors import InputError
-from headscope.lab.cards.card import make_card
+from headscope.lab.cards.card import _make_card
 from headscope.lab.cards.config_reader import MORE_SIZES, Architecture, read_config
 from headscope.lab.cards.families import FAMILIES, LLAMA
 
@@ -126,7 +126,7 @@ ODD_KEYS = sorted({*MORE_SIZES, "moe_layers", "mlp_only_layers", "num_experts", 
 @given(st.sampled_from(sorted(FAMILIES)), st.dictionaries(st.sampled_from(ODD_KEYS), ODD, max_size=7))
 def test_counts_are_positive_and_active_counts_are_at_most_the_total(family: str, odd: dict[str, Any]) -> None:
     try:
-        card = make_card({"model_type": family, **BASE, **odd})
+        card = _make_card({"model_type": family, **BASE, **odd})
     except InputError:
         return
     parts, active = card.parameters.parts, card.parameters.active

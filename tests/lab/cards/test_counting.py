@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headscope.lab.cards.card import Card, make_card
+from headscope.lab.cards.card import Card, _make_card
 from headscope.lab.cards.config_reader import read_config
 from headscope.lab.cards.counting import Parameters, count_parameters
 
@@ -20,7 +20,7 @@ def counted(model_type: str, **given: Any) -> Parameters:
 
 
 def a_card(model_type: str, **given: Any) -> Card:
-    return make_card({"model_type": model_type, **SIZES, **given})
+    return _make_card({"model_type": model_type, **SIZES, **given})
 
 
 def test_a_llama_matrix_by_matrix() -> None:
@@ -85,10 +85,10 @@ def test_cache_and_flops_token_by_token(windows: list[int | None], length: int) 
     ],
 )
 def test_changing_kv_heads_changes_w_k_w_v_and_the_cache_and_nothing_else(config: dict[str, Any]) -> None:
-    one, two = (make_card(config).change(n_kv_heads=count) for count in (1, 2))
+    one, two = (_make_card(config).change(n_kv_heads=count) for count in (1, 2))
     assert (one.model.n_kv_heads, two.model.n_kv_heads) == (1, 2)
     assert two.kv_bytes(9) == 2 * one.kv_bytes(9)
     differing = {part for part, count in one.parameters.parts.items() if count != two.parameters.parts[part]}
     assert differing == {"W_K", "W_V"}
-    original = make_card(config)
+    original = _make_card(config)
     assert original.change(n_kv_heads=original.model.n_kv_heads).parameters == original.parameters

@@ -10,7 +10,8 @@ import headscope
 from headscope.attention.module import MultiHeadAttention
 from headscope.attention.observer import Call, observing, plain
 from headscope.errors import InputError
-from headscope.heads.roles.probes.repeat_probe import RepeatProbe, head_scores
+from headscope.heads.questions.head_scores import head_scores
+from headscope.heads.roles.probes.repeat_probe import RepeatProbe
 from headscope.lab.teach.by_hand import ROLES, SHARPNESS, HandModel, HandSizes, by_hand
 
 PROBE = RepeatProbe(vocabulary=32, length=30, rows=8)

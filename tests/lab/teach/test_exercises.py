@@ -18,8 +18,8 @@ from headscope.lab.teach.exercises import (
     Checked,
     InventTwoHeads,
     Remark,
+    _parse_scorecard,
     check_fork,
-    parse_scorecard,
 )
 from headscope.lab.teach.worked_example import weigh
 
@@ -105,16 +105,16 @@ def test_one_head_attends_to_the_referent_and_one_to_the_attribute(first: str, s
 )
 def test_scorecards_as_people_write_them(text: str, card: dict[str, float] | None) -> None:
     if card is not None:
-        assert parse_scorecard(text, "x") == pytest.approx(card)
+        assert _parse_scorecard(text, "x") == pytest.approx(card)
         return
     with pytest.raises(InputError, match="as words with shares; write it like this: the example"):
-        parse_scorecard(text, "the example")
+        _parse_scorecard(text, "the example")
 
 
 @given(st.dictionaries(st.sampled_from(sorted(EXERCISE.values)), st.integers(-200, 200), min_size=1))
 def test_a_scorecard_written_out_is_read_back(shares: dict[str, int]) -> None:
     card = {word: share / 100 for word, share in shares.items()}
-    assert parse_scorecard(", ".join(f"{word} {share:.2f}" for word, share in card.items()), "x") == card
+    assert _parse_scorecard(", ".join(f"{word} {share:.2f}" for word, share in card.items()), "x") == card
 
 
 @pytest.mark.parametrize("start", BOXES)
@@ -184,7 +184,7 @@ def test_each_sum_is_checked_on_its_own() -> None:
         (lambda a, b: [*b, *a], False, "in the other order"),
         (lambda a, b: [x + y for x, y in zip(a, b, strict=True)], False, "It has 8 numbers, not 4"),
         (lambda a, b: [*a, *b][:7], False, "you gave 7"),
-        (lambda a, b: [*a, 9, 9, 9, 9], False, "The second half is not what head 2 brings home"),
+        (lambda a, b: [*a, 9, 9, 9, 9], False, "The second half is not the output of head 2"),
     ],
 )
 def test_the_concatenation(written: Any, right: bool, says: str) -> None:

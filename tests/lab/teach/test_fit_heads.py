@@ -1,4 +1,4 @@
-"""Fitting heads: targets, coverage, answers and snapshots, computed again in plain loops."""
+"""Fitting heads: coverage and answers, computed again in plain loops."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headscope.lab.teach.fit_heads import (
+from headscope.lab.teach.crafted_heads import (
     CraftSettings,
-    Diagnosis,
     Job,
     _answers,
+    _covered,
+    _Diagnosis,
+    _pattern,
     _schedule,
-    covered,
+    _word_ids,
     fit,
     fresh_model,
-    pattern,
-    word_ids,
 )
 from headscope.lab.teach.target_patterns import Target
 
@@ -33,13 +33,13 @@ def job(*arrows: tuple[tuple[int, int], ...], words: list[str] = WORDS) -> Job:
 def test_covered_is_the_overlap_with_the_target(rows: list[list[float]]) -> None:
     weights, wanted = torch.tensor([[rows[0]]]), torch.tensor([[rows[1]]])
     expected = sum(min(a, b) for a, b in zip(*rows, strict=True))
-    assert float(covered(weights, wanted)[0, 0]) == pytest.approx(expected, abs=1e-5)
+    assert float(_covered(weights, wanted)[0, 0]) == pytest.approx(expected, abs=1e-5)
 
 
 def test_answers_are_the_words_that_heads_attend_to() -> None:
     work = job(((2, 1), (4, 2)), ((4, 3),), ())
     answers = _answers(work)
-    the, cat, saw = (int(word_ids(WORDS)[place]) for place in (0, 1, 2))
+    the, cat, saw = (int(_word_ids(WORDS)[place]) for place in (0, 1, 2))
     assert answers.shape == (5, 5)
     for row in (0, 1, 3):
         assert answers[row].tolist() == [1.0 if word == the else 0.0 for word in range(5)], "a silent row rests"
@@ -52,7 +52,7 @@ def test_the_loss_is_the_cross_entropy_with_the_target_and_falls() -> None:
     settings = CraftSettings(steps=30, snapshots=4)
     fitted = fit(work, settings, told.append)
     model = fresh_model(work, settings)
-    weights = pattern(model, model.embed(work.ids)).detach()
+    weights = _pattern(model, model.embed(work.ids)).detach()
     for head in range(2):
         rows = [
             -sum(float(work.wanted[head, row, key]) * float(weights[head, row, key].log())
@@ -65,8 +65,8 @@ def test_the_loss_is_the_cross_entropy_with_the_target_and_falls() -> None:
     assert [each.step for each in told] == sorted(_schedule(settings))
     assert told == fitted.snapshots
     assert fitted.snapshots[-1].loss == [round(value, 4) for value in fitted.losses[-1].tolist()]
-    now = pattern(fitted.model, fitted.model.embed(work.ids)).detach()
-    torch.testing.assert_close(fitted.hits, covered(now, work.wanted))
+    now = _pattern(fitted.model, fitted.model.embed(work.ids)).detach()
+    torch.testing.assert_close(fitted.hits, _covered(now, work.wanted))
 
 
 def test_a_head_is_pulled_to_its_own_target_and_to_nothing_else() -> None:
@@ -84,7 +84,7 @@ def test_answers_have_the_shares_of_unequal_heads() -> None:
     targets = [Target("a", arrows=((4, 1), (4, 2)), shares=(0.75, 0.25)), Target("b", arrows=((4, 1),))]
     rows = [target.rows(WORDS, causal=True) for target in targets]
     answers = _answers(Job(WORDS, torch.stack([row for row, _ in rows]), torch.stack([finds for _, finds in rows])))
-    cat, saw = (int(word_ids(WORDS)[place]) for place in (1, 2))
+    cat, saw = (int(_word_ids(WORDS)[place]) for place in (1, 2))
     assert answers[4, [cat, saw]].tolist() == pytest.approx([1.75 / 2, 0.25 / 2])
     assert answers.sum(-1).tolist() == pytest.approx([1] * 5)
 
@@ -93,7 +93,7 @@ def test_a_row_that_no_head_size_reaches_is_diagnosed() -> None:
     words = [f"w{number}" for number in range(24)]
     arrows = tuple((row, (row * 7) % (row + 1)) for row in range(1, 24))
     work = job(arrows, words=words)
-    diagnosis = Diagnosis(work, CraftSettings(d_model=2, d_head=1, steps=5))
+    diagnosis = _Diagnosis(work, CraftSettings(d_model=2, d_head=1, steps=5))
     said = [diagnosis.why(0, row) for row in range(1, 24)]
     worst = int(diagnosis.wider[0].argmin())
     assert diagnosis.why(0, worst) == (
@@ -120,4 +120,4 @@ def test_a_row_that_no_head_size_reaches_is_diagnosed() -> None:
 def test_words_that_look_alike_without_positions_are_named(
     arrows: tuple[tuple[int, int], ...], place: int, says: str
 ) -> None:
-    assert Diagnosis(job(arrows), CraftSettings(positions=False))._alike(0, place) == says
+    assert _Diagnosis(job(arrows), CraftSettings(positions=False))._alike(0, place) == says

@@ -12,7 +12,8 @@ import torch
 
 from headscope.errors import InputError
 from headscope.lab.teach import lessons
-from headscope.lab.teach.lessons import FOLDER, Option, Question, contents, lesson
+from headscope.lab.teach.course.questions import Option, QuizQuestion
+from headscope.lab.teach.lessons import FOLDER, contents, lesson
 
 NUMBERS = [int(file.stem[:2]) for file in sorted(FOLDER.glob("*.md"))]
 
@@ -125,7 +126,7 @@ def test_answers_that_a_person_may_write() -> None:
     assert lesson("mqa-and-gqa") == seven
 
 
-NUMERIC = Question("How many?", [Option("1,200", True, "Counted."), Option("−3", False, "Too few.")], numeric=True)
+NUMERIC = QuizQuestion("How many?", [Option("1,200", True, "Counted."), Option("−3", False, "Too few.")], numeric=True)
 
 
 @pytest.mark.parametrize(

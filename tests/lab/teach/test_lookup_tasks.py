@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, Task, evaluate
+from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, LookupTask, evaluate
 
 TASKS = st.builds(
-    lambda kind, keys, share, values: Task(
+    lambda kind, keys, share, values: LookupTask(
         name="t", kind=kind, lookups=1 + share % min(keys, 3), n_keys=keys, n_values=values
     ),
     st.sampled_from(["keys", "roles"]), st.integers(1, 6), st.integers(0, 9), st.integers(2, 9),
@@ -22,7 +22,7 @@ TASKS = st.builds(
 
 @settings(deadline=None)
 @given(TASKS)
-def test_every_possible_question(task: Task) -> None:
+def test_every_possible_question(task: LookupTask) -> None:
     found = [tuple(question) for question in task.questions.tolist()]
     if task.kind == "roles":
         assert found == [tuple(range(task.lookups))]
@@ -34,7 +34,7 @@ def test_every_possible_question(task: Task) -> None:
 
 
 def test_the_model_answers_at_the_last_position_with_a_row_for_each_part() -> None:
-    task = Task(name="t", kind="keys", lookups=3, n_keys=4, n_values=5)
+    task = LookupTask(name="t", kind="keys", lookups=3, n_keys=4, n_values=5)
     model = LookupModel(task, Arm(name="a", n_heads=2, d_head=4, d_ff=7), Budget(d_model=8), seed=0)
     ids, _ = task.rows(6, torch.Generator().manual_seed(0))
     answers = model(ids)
@@ -47,7 +47,7 @@ def test_the_model_answers_at_the_last_position_with_a_row_for_each_part() -> No
 
 
 def test_evaluation_marks_each_part_of_unseen_rows() -> None:
-    task = Task(name="t", kind="keys")
+    task = LookupTask(name="t", kind="keys")
     model = LookupModel(task, Arm(name="a", n_heads=1, d_head=4), Budget(d_model=8), seed=0).eval()
     ids, answers = task.rows(40, torch.Generator().manual_seed(5))
     said = model(ids).argmax(-1)

@@ -30,7 +30,7 @@ def results(
 @pytest.mark.parametrize(("deep", "ffn"), [(0.99, 0.5), (0.5, 0.99), (0.99, 0.99), (SOLVED, 0.0)])
 def test_arms_that_catch_up_and_those_that_do_not(deep: float, ffn: float) -> None:
     said = " ".join(conclusions(results(keys=(1.0, 0.2, deep, ffn))))
-    assert ("Depth can stand in for heads here" in said) == (deep >= SOLVED)
+    assert ("Depth can replace heads here" in said) == (deep >= SOLVED)
     assert ("So can a bigger FFN here" in said) == (ffn >= SOLVED)
     assert said.count("did not catch up in this many steps") == (deep < SOLVED) + (ffn < SOLVED)
 
@@ -40,4 +40,4 @@ def test_intervals_that_overlap_are_not_ranked() -> None:
     assert any(line.startswith("The intervals of 4 overlap with the best") and "2 of them" in line for line in lines)
     found = results()
     found.partition[0] = outcome(PARTITION.name, "one", 0.3, 0.3, n_heads=1, n_parameters=1)
-    assert "All have the same number" not in on_partition(found)[0]
+    assert "All variants have the same number" not in on_partition(found)[0]

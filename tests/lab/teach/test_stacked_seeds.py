@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, Task
+from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, LookupTask
 from headscope.lab.teach.one_or_many import KEYS
 from headscope.lab.teach.stacked_seeds import StackedModels, train_all
 
@@ -24,7 +24,7 @@ def test_stacked_logits_equal_those_of_each_model_alone(sizes: dict[str, int]) -
 
 def test_one_step_of_training_is_adams_first_step() -> None:
     """From nothing, Adam moves every weight by its rate, against the sign of its slope."""
-    task, arm = Task(name="t", kind="roles", n_keys=3), Arm(name="a", n_heads=2, d_head=4, d_ff=5)
+    task, arm = LookupTask(name="t", kind="roles", n_keys=3), Arm(name="a", n_heads=2, d_head=4, d_ff=5)
     budget = Budget(d_model=8, steps=1, batch=16, learning_rate=0.01, test_rows=8)
     (trained,) = train_all(task, arm, [7], budget)
     start = LookupModel(task, arm, budget, 7)

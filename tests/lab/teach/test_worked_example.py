@@ -15,8 +15,8 @@ from headscope.attention import reference
 from headscope.lab.teach.exercises import InventTwoHeads
 from headscope.lab.teach.worked_example import (
     WorkedExample,
+    _softmax,
     number,
-    softmax,
     vector,
     work,
 )
@@ -97,8 +97,8 @@ def test_every_step_ends_in_the_number_that_was_computed() -> None:
 
 @given(st.lists(st.floats(-700, 700), min_size=1, max_size=6), st.floats(-2000, 2000))
 def test_softmax_sums_to_one_and_is_invariant_to_a_shift(scores: list[float], shift: float) -> None:
-    shares = softmax({str(place): score for place, score in enumerate(scores)})
-    moved = softmax({str(place): score + shift for place, score in enumerate(scores)})
+    shares = _softmax({str(place): score for place, score in enumerate(scores)})
+    moved = _softmax({str(place): score + shift for place, score in enumerate(scores)})
     theirs = torch.tensor(scores, dtype=torch.float64).softmax(0)
     assert list(shares.values()) == pytest.approx(theirs.tolist())
     assert list(moved.values()) == pytest.approx(theirs.tolist(), abs=1e-9)

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from headscope.lab.teach.worksheet import Task, worksheet
+from headscope.lab.teach.worksheet import WorksheetTask, worksheet
 
 SEEDS = range(20)
 
@@ -17,7 +17,7 @@ def numbers(text: str) -> list[float]:
     return [float(found) for found in re.findall(r"-?(?:\d+\.?\d*|\.\d+)", plain)]
 
 
-def row(task: Task, name: str) -> list[str]:
+def row(task: WorksheetTask, name: str) -> list[str]:
     return next(cells[1:] for cells in task.table if cells[0] == name)
 
 

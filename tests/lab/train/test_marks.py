@@ -11,10 +11,9 @@ import torch
 
 from headscope.lab.train.batches import BatchSampler, TokenStream
 from headscope.lab.train.options import TrainingOptions
-from headscope.lab.train.text_files import Document, TextFile, encode, encode_marked, read_documents
+from headscope.lab.train.text_files import Document, TextFile, encode, encode_marked, prepare, read_documents
 from headscope.lab.train.tokenizer import train_tokenizer
 from headscope.lab.train.training import TrainingRun, train
-from headscope.lab.train.training_data import prepare, recipe
 
 TEXT = "Anna gave the lamp to Bertil. " * 40
 TINY = TrainingOptions(
@@ -65,17 +64,6 @@ def test_a_weight_on_marks_changes_the_update_and_not_the_reported_loss(marked: 
         weights.append(run.model.embedding.weight.detach().clone())
     assert reported[0] == reported[1]
     assert not torch.equal(*weights)
-
-
-def test_a_recipe_without_marks_is_the_one_of_earlier_runs(marked: Path, tmp_path: Path) -> None:
-    data = prepare([TextFile(marked, 1.0)], TINY, tmp_path)
-    assert {"mark_weight", "optimizer", "long_weights"}.isdisjoint(recipe(TINY, data))
-    changed = replace(TINY, mark_weight=2.0, optimizer="muon")
-    assert recipe(changed, data) | {"text": ""} == recipe(TINY, data) | {
-        "mark_weight": 2.0,
-        "optimizer": "muon",
-        "text": "",
-    }
 
 
 def test_a_run_with_muon_resumes_exactly(marked: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import torch
 
 from headscope.errors import InputError
 from headscope.heads.film import Film, FilmPoint
-from headscope.lab.train.phase_change import behaviours, crossings, moment, phase_change
+from headscope.lab.train.phase_change import _moment, behaviours, crossings, phase_change
 from headscope.scope import EMBEDDED
 
 
@@ -50,7 +50,7 @@ def test_a_film_without_a_phase_change_is_refused(scores: list[float], message: 
 def test_a_task_is_learned_where_its_right_answers_stay_past_half_of_their_way(
     right: list[float], before: int | None
 ) -> None:
-    assert moment(right) == before
+    assert _moment(right) == before
 
 
 def test_several_behaviours_have_a_moment_each_in_the_order_in_which_they_are_learned() -> None:

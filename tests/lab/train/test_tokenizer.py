@@ -60,6 +60,6 @@ def test_a_file_that_is_no_tokenizer_is_refused_by_name(tmp_path: Path, content:
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(
-        InputError, match=r"tokenizer\.json is damaged, or is of another format .*that a training run wrote"
+        InputError, match=r"tokenizer\.json is damaged or in a different format .*that a training run wrote"
     ):
         load_tokenizer(file)

@@ -14,24 +14,24 @@ from torch.testing import assert_close
 
 from headscope.attention import masks, observe
 from headscope.attention.observer import plain
-from headscope.models.any_torch.axes import Layout
+from headscope.models.any_torch.axes import HeadAxes
 from headscope.models.any_torch.calls import ROWS, as_call, flex_reference, read_mask
 from headscope.models.any_torch.function_mode import FoundCall, ScoreProduct, Softmax
-from headscope.models.any_torch.markers import LearnedSite
+from headscope.models.any_torch.learning import LearnedSite
 from headscope.models.huggingface.sparse_masks import RealKeys
 
 QUERIES, KEYS, D, D_VALUE = 4, 6, 5, 7
 LOWEST = torch.finfo(torch.float32).min
 LAYOUTS = [
-    (Layout(("batch", "head"), 1), (2, 3)),
-    (Layout(("head", "batch"), 1), (3, 2)),
-    (Layout(("batch", "batch", "head"), 1), (2, 4, 3)),
-    (Layout(("batch head",), 3), (6,)),
+    (HeadAxes(("batch", "head"), 1), (2, 3)),
+    (HeadAxes(("head", "batch"), 1), (3, 2)),
+    (HeadAxes(("batch", "batch", "head"), 1), (2, 4, 3)),
+    (HeadAxes(("batch head",), 3), (6,)),
 ]
 by_layout = pytest.mark.parametrize(("layout", "lead"), LAYOUTS, ids=str)
 
 
-def learned(layout: Layout, lead: tuple[int, ...], **more: Any) -> LearnedSite:
+def learned(layout: HeadAxes, lead: tuple[int, ...], **more: Any) -> LearnedSite:
     return LearnedSite("a.site", nn.Identity(), (*lead, 9, D_VALUE), False, layout=layout, **more)
 
 
@@ -65,7 +65,7 @@ MASKS: dict[str, Callable[[tuple[int, ...]], Tensor | None]] = {
 @by_layout
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("scale", [None, 0.7])
-def test_sdpa_in_any_layout_is_the_same_call(layout: Layout, lead: Any, mask: str, scale: float | None) -> None:
+def test_sdpa_in_any_layout_is_the_same_call(layout: HeadAxes, lead: Any, mask: str, scale: float | None) -> None:
     q, k, v = qkv(lead)
     given = MASKS[mask](lead)
     own = F.scaled_dot_product_attention(q, k, v, given, scale=scale)
@@ -77,7 +77,7 @@ def test_sdpa_in_any_layout_is_the_same_call(layout: Layout, lead: Any, mask: st
 
 @by_layout
 @pytest.mark.parametrize("n_key", [QUERIES, KEYS])
-def test_causality_is_counted_as_sdpa_counts_it(layout: Layout, lead: Any, n_key: int) -> None:
+def test_causality_is_counted_as_sdpa_counts_it(layout: HeadAxes, lead: Any, n_key: int) -> None:
     q, k, v = qkv(lead, n_key)
     call = as_call(found(lead, q, k, v, causal=True), learned(layout, lead))
     own = F.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -88,17 +88,17 @@ def test_causality_is_counted_as_sdpa_counts_it(layout: Layout, lead: Any, n_key
 @pytest.mark.parametrize(
     ("layout", "lead", "kv"),
     [
-        (Layout(("batch", "head"), 1), (2, 6), (2, 3)),
-        (Layout(("batch", "head"), 1), (2, 6), (1, 3)),
-        (Layout(("batch", "batch", "head"), 1), (2, 4, 6), (2, 4, 3)),
-        (Layout(("batch", "batch", "head"), 1), (2, 4, 6), (2, 4, 1)),
-        (Layout(("batch", "batch", "head"), 1), (2, 4, 6), (1, 4, 6)),
-        (Layout(("head",), 1), (6,), (3,)),
-        (Layout(("head",), 1), (6,), ()),
+        (HeadAxes(("batch", "head"), 1), (2, 6), (2, 3)),
+        (HeadAxes(("batch", "head"), 1), (2, 6), (1, 3)),
+        (HeadAxes(("batch", "batch", "head"), 1), (2, 4, 6), (2, 4, 3)),
+        (HeadAxes(("batch", "batch", "head"), 1), (2, 4, 6), (2, 4, 1)),
+        (HeadAxes(("batch", "batch", "head"), 1), (2, 4, 6), (1, 4, 6)),
+        (HeadAxes(("head",), 1), (6,), (3,)),
+        (HeadAxes(("head",), 1), (6,), ()),
     ],
     ids=str,
 )
-def test_groups_of_heads_share_their_keys(layout: Layout, lead: Any, kv: Any) -> None:
+def test_groups_of_heads_share_their_keys(layout: HeadAxes, lead: Any, kv: Any) -> None:
     q, k, v = torch.randn(*lead, QUERIES, D), torch.randn(*kv, KEYS, D), torch.randn(*kv, KEYS, D_VALUE)
     call = as_call(found(lead, q, k, v), learned(layout, lead))
     repeats = lead[-1] // kv[-1] if kv else 1
@@ -137,7 +137,7 @@ def test_a_causal_mask_is_recognised_and_not_stored(n: int, low: float | None) -
 
 
 def eager(
-    layout: Layout, lead: tuple[int, ...], *, extra: Tensor | float = 0.0, size: float = 1.0, **more: Any
+    layout: HeadAxes, lead: tuple[int, ...], *, extra: Tensor | float = 0.0, size: float = 1.0, **more: Any
 ) -> tuple[FoundCall, LearnedSite]:
     """Eager code that scores by 0.3 q·kᵀ and something more, and what was learned of it."""
     q, k, v = qkv(lead)
@@ -168,7 +168,7 @@ HIDDEN = torch.zeros(QUERIES, KEYS).masked_fill(~some(QUERIES, KEYS), float("-in
     ids=["plain", "masked", "biased", "masked and biased", "hardly biased", "large", "one number by query"],
 )
 def test_eager_code_is_split_into_q_k_mask_and_bias(
-    layout: Layout, lead: Any, extra: Any, size: float, scale: float, has_bias: bool
+    layout: HeadAxes, lead: Any, extra: Any, size: float, scale: float, has_bias: bool
 ) -> None:
     call, site = eager(layout, lead, extra=extra, size=size)
     made = as_call(call, site)
@@ -232,7 +232,7 @@ def test_flex_attention_is_computed_with_its_functions() -> None:
     assert half.dtype == torch.float16
     lead = (2, 6)
     given = found(lead, q, k, v, flex=(tilted, stepped), scale=0.4)
-    call = as_call(given, learned(Layout(("batch", "head"), 1), lead))
+    call = as_call(given, learned(HeadAxes(("batch", "head"), 1), lead))
     seen = observe(call.q, call.k, call.v, scores=call.scores)
     assert_close(seen.weights(), own)
     for head in (0, 5):

@@ -13,13 +13,13 @@ from tests.models.any_torch.whole_modules import misleading
 from torch import Tensor, nn
 
 from headscope.errors import ModelError
-from headscope.models.any_torch.axes import Layout
+from headscope.models.any_torch.axes import HeadAxes
 from headscope.models.any_torch.describe import (
     Described,
     items_mixed,
     output_of,
 )
-from headscope.models.any_torch.markers import LearnedSite, MatrixTake
+from headscope.models.any_torch.learning import LearnedSite, MatrixTake
 from headscope.models.any_torch.model import AnyTorchModel
 from headscope.models.loading import open_model
 from headscope.models.structure.unembedding import UnembeddingPath
@@ -92,7 +92,7 @@ def take(index: int, parameter: Tensor) -> MatrixTake:
 
 def site(name: str, lead: tuple[int, int] = (2, 3), **more: Any) -> LearnedSite:
     more = {
-        "layout": Layout(("batch", "head"), 1),
+        "layout": HeadAxes(("batch", "head"), 1),
         "takes": [take(ord(name[0]), torch.ones(2, 2))],
         "eager": False,
     } | more

@@ -11,15 +11,15 @@ from tests.models.any_torch.whole_modules import misleading
 from torch import nn
 
 from headscope.errors import ModelError
-from headscope.models.any_torch.axes import Layout
+from headscope.models.any_torch.axes import HeadAxes
 from headscope.models.any_torch.gates import read_hints
-from headscope.models.any_torch.markers import LearnedSite
+from headscope.models.any_torch.learning import LearnedSite
 from headscope.models.any_torch.model import AnyTorchModel
 from headscope.models.loading import open_model
 
 
 def site(name: str = "a", why: str = "", lead: tuple[int, ...] = (2, 3)) -> LearnedSite:
-    return LearnedSite(name, nn.Identity(), (*lead, 4, 5), False, Layout(("batch", "head"), 1), why=why)
+    return LearnedSite(name, nn.Identity(), (*lead, 4, 5), False, HeadAxes(("batch", "head"), 1), why=why)
 
 
 SITES = {name: site(name) for name in ("blocks.0.attn", "blocks.1.attn", "blocks.1.attn@2", "head")}

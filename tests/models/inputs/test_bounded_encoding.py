@@ -10,9 +10,8 @@ import torch
 from tests.models import tiny
 
 from headscope.errors import InputError
-from headscope.models.inputs import bounded_encoding
-from headscope.models.inputs.bounded_encoding import render_conversation
-from headscope.models.inputs.tokens import InputProcessor
+from headscope.models.inputs import tokens
+from headscope.models.inputs.tokens import InputProcessor, render_conversation
 
 CHAT = [{"role": "user", "content": "a"}]
 PLAIN = "{% for one in messages %}<{{ one.role }}>{{ one.content }}{% endfor %}"
@@ -21,7 +20,7 @@ LOOPS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% en
 
 
 def test_more_tokens_than_are_read_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_encoding, "MOST_TOKENS", 3)
+    monkeypatch.setattr(tokens, "MOST_TOKENS", 3)
     reader = InputProcessor(tiny.tokenizer(), vocabulary=13, context=None)
     assert reader.token_ids("it was tired") == [9, 10, 11]
     for read in (reader.prepare, reader.token_ids, lambda text: reader.token_ids_of(["it", text])):
@@ -30,7 +29,7 @@ def test_more_tokens_than_are_read_are_rejected(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_longer_decoded_text_than_is_shown_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_encoding, "MOST_CHARACTERS", 4)
+    monkeypatch.setattr(tokens, "MOST_CHARACTERS", 4)
     reader = InputProcessor(tiny.tokenizer(), vocabulary=13, context=None)
     assert reader.text_of(9) == "it"
     with pytest.raises(InputError, match="tokenizer writes 5 characters for token 11, and at most 4 are shown"):
@@ -58,7 +57,7 @@ def no_trace() -> Iterator[None]:
 def test_failing_chat_template_is_an_input_error(
     monkeypatch: pytest.MonkeyPatch, no_trace: None, template: str, why: str
 ) -> None:
-    monkeypatch.setattr(bounded_encoding, "TEMPLATE_SECONDS", 0.2 if template == LOOPS else 60.0)
+    monkeypatch.setattr(tokens, "TEMPLATE_SECONDS", 0.2 if template == LOOPS else 60.0)
     tokenizer = tiny.tokenizer()
     tokenizer.chat_template = template
     with pytest.raises(InputError, match=rf"chat template gives up on the conversation \({why}.*give text instead of"):

@@ -9,7 +9,7 @@ import torch
 from tests.models import tiny
 from torch import Tensor, nn
 
-from headscope.models.inputs.decoder_prompt import decoder_prompt
+from headscope.models.inputs.prepare import decoder_prompt
 
 IDS = torch.tensor([[4, 5, 6]])
 

@@ -12,8 +12,7 @@ import pytest
 from PIL import Image
 
 from headscope.errors import InputError
-from headscope.models.inputs.media import Picture, Sound
-from headscope.models.inputs.media_files import read_bytes
+from headscope.models.inputs.media import Picture, Sound, read_bytes
 
 
 def png(width: int = 6, height: int = 4) -> bytes:

@@ -13,6 +13,7 @@ from transformers import CLIPImageProcessorPil
 
 from headscope.models.inputs.media import GRID_OF_PATCHES, PIXELS
 from headscope.models.inputs.media_positions import (
+    NOT_TEXT,
     STRETCHED,
     TILES,
     PatchGrid,
@@ -20,10 +21,10 @@ from headscope.models.inputs.media_positions import (
     image_token_grid,
     name_image_tokens,
     patch_grid,
+    patch_names,
     picture_read,
     seconds_covered,
 )
-from headscope.models.inputs.patch_labels import NOT_TEXT, patch_names
 from headscope.models.protocol import Token
 
 

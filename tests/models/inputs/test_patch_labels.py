@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from headscope.models.inputs.media import FEATURES, GRID_OF_PATCHES, PIXELS, MediaProcessors
-from headscope.models.inputs.patch_labels import NOT_TEXT, numbered_labels, position_labels
+from headscope.models.inputs.media_positions import NOT_TEXT, numbered_labels, position_labels
 
 
 def labels(config: Any, inputs: dict[str, torch.Tensor], count: int, sound: Any = None) -> list[str]:

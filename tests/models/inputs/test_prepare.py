@@ -13,9 +13,8 @@ from tests.models import tiny
 
 from headscope.errors import InputError
 from headscope.models.huggingface.model import HuggingFaceModel
-from headscope.models.inputs.decoder_prompt import DECODER_INPUTS
 from headscope.models.inputs.media import MediaProcessors, Picture, Sound
-from headscope.models.inputs.prepare import _with_prompt, _with_sound
+from headscope.models.inputs.prepare import DECODER_INPUTS, _with_prompt, _with_sound
 from headscope.models.loading import open_model
 from headscope.models.protocol import Prepared
 

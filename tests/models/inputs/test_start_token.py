@@ -11,7 +11,7 @@ import torch
 from tests.models import tiny
 
 import headscope
-from headscope.models.inputs.start_token import add_start_token, gguf_start_token
+from headscope.models.inputs.tokens import add_start_token, gguf_start_token
 
 WORDS = ["<s>", "</s>", "<unk>", "Ġthe", "Ġhorse", "t", "h", "e", "Ġ", "o", "r", "s", "th", "the", "Ġt", "Ġh"]
 MERGES = ["t h", "th e", "Ġ t", "Ġ h"]

@@ -106,7 +106,7 @@ def test_a_family_without_the_interface_comes_in_by_its_functions_and_is_not_cha
 
 
 def test_a_module_without_attention_is_refused() -> None:
-    with pytest.raises(ModelError, match="Linear is neither a transformers model nor built on headscope's"):
+    with pytest.raises(ModelError, match="Linear is not a transformers model and does not use headscope's"):
         open_model(torch.nn.Linear(2, 2))
 
 
@@ -205,6 +205,18 @@ def test_a_wrapped_model_is_unwrapped() -> None:
     assert opened.model is model
     assert opened.shape.name == "LlamaForCausalLM"
     opened.close()
+
+
+def test_name_and_precision_may_be_chosen(folder: Path, tmp_path: Path) -> None:
+    opened = open_model(folder, name="mine", dtype=torch.bfloat16)
+    assert opened.shape.name == "mine"
+    assert {weight.dtype for weight in opened.model.parameters()} == {torch.bfloat16}
+    assert not opened.model.training
+    opened.close()
+    tiny.llama().bfloat16().save_pretrained(tmp_path / "half")
+    plain = open_model(tmp_path / "half", device="cpu")
+    assert {weight.dtype for weight in plain.model.parameters()} == {torch.float32}, "on a CPU, unless told"
+    plain.close()
 
 
 def copied(folder: Path, to: Path, **files: str) -> Path:

@@ -13,6 +13,8 @@ from tests.models import tiny
 
 from headscope.errors import InputError, ModelError
 from headscope.models.loading import (
+    Options,
+    _device,
     _load_tokenizer,
     _place,
     open_model,
@@ -80,8 +82,14 @@ def test_a_folder_says_what_it_holds_instead_of_a_config(tmp_path: Path) -> None
     with pytest.raises(ModelError, match=r"holds its weights as a pickle \(a.pth\), which can run code"):
         _place(tmp_path, tmp_path, None)
     (tmp_path / "model.safetensors").write_bytes((2**26 + 1).to_bytes(8, "little"))
-    with pytest.raises(ModelError, match="lists more tensors"):
+    with pytest.raises(ModelError, match="has a header of"):
         _place(tmp_path, tmp_path, None)
+
+
+def test_the_device_is_the_one_that_is_asked_for() -> None:
+    assert _device(Options(device="meta")) == torch.device("meta")
+    assert _device(Options(device=torch.device("cpu"))) == torch.device("cpu")
+    assert _device(Options()).type == ("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def test_a_tokenizer_that_is_not_there_is_none_and_a_broken_one_is_refused(
@@ -118,6 +126,13 @@ def test_a_checkpoint_that_lacks_a_weight_is_refused(tmp_path: Path) -> None:
         open_model(tmp_path)
 
 
+def test_a_device_map_reaches_transformers(tmp_path: Path) -> None:
+    tiny.llama().save_pretrained(tmp_path)
+    open_model(tmp_path, device_map="cpu").close()
+    with pytest.raises(ModelError, match=r"cannot be opened: .*nowhere"):
+        open_model(tmp_path, device_map="nowhere")
+
+
 def test_sources_that_are_no_model_are_named() -> None:
     with pytest.raises(InputError, match="cannot open a model without a name; give a hub name, a folder, a GGUF file"):
         open_model("")
@@ -127,6 +142,21 @@ def test_sources_that_are_no_model_are_named() -> None:
         InputError, match="load does not know the option a, b; it knows device, device_map, dtype, grid"
     ):
         open_model("gpt2", b=1, a=2)
+
+
+def test_a_revision_and_the_other_options_reach_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def fail(where: str, **given: Any) -> Any:
+        asked.append({"where": where, **given})
+        raise OSError("nothing there")
+
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", fail)
+    for options in ({}, {"revision": "v2", "trust_remote_code": True, "local_files_only": True}):
+        with pytest.raises(ModelError, match=r"someone/model cannot be opened: nothing there"):
+            open_model("someone/model", **options)
+    no, yes = ({"local_files_only": said, "trust_remote_code": said} for said in (False, True))
+    assert asked == [{"where": "someone/model", **no}, {"where": "someone/model", "revision": "v2", **yes}]
 
 
 def test_a_transformers_model_that_is_run_by_a_function_is_opened_by_its_functions() -> None:

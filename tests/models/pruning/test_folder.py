@@ -15,8 +15,7 @@ from tests.models import tiny
 from headscope.errors import InputError
 from headscope.models.huggingface.model import HuggingFaceModel
 from headscope.models.loading import open_model
-from headscope.models.pruning.folder import LOADER, RECIPE, save
-from headscope.models.pruning.remove_heads import remove_heads
+from headscope.models.pruning.remove_heads import LOADER, RECIPE, remove_heads, save
 
 IDS = torch.tensor([[5, 6, 7, 8, 9]])
 

@@ -1,4 +1,4 @@
-"""Parts carried through some columns of a matrix, and which columns those are."""
+"""What is carried through a reader's matrices, in every form and precision, adds up to what the pass computed."""
 
 from __future__ import annotations
 

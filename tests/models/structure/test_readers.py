@@ -1,4 +1,4 @@
-"""Where a site reads the stream: what enters it, the stream before its norm, and what writers have become there."""
+"""Writers and readers of a recorded pass are found by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recorded pass: one at a time, from its inputs to the end of the stream, with nothing left over from another."""
+"""A recorded pass stops where nothing more is wanted, and one that failed leaves nothing to the next."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from headscope.models.structure.sites import (
     site_from_call,
 )
 from headscope.models.structure.tape import Tape
-from headscope.models.structure.trace import Trace, TracedCall
+from headscope.models.structure.trace import TracedCall, TracedPass
 from headscope.models.structure.weights import OutputPath
 
 LOWER = torch.ones(6, 6, dtype=torch.bool).tril()
@@ -136,9 +136,6 @@ def test_an_encoder_decoder_is_described_without_notes() -> None:
     opened.close()
 
 
-"""Six queries of a decoder, and the three positions of its encoder."""
-
-
 class Described(torch.nn.Module):
     """A model that is only its config."""
 
@@ -162,7 +159,7 @@ def traced_call(path: str) -> TracedCall:
 def notes(
     n_given: int = 2, other: dict[str, str] | None = None, names: tuple[str, ...] = ("0",), **more: Any
 ) -> list[str]:
-    traced = Trace(calls=[traced_call("layers.0")], other_attention=other or {})
+    traced = TracedPass(calls=[traced_call("layers.0")], other_attention=other or {})
     outputs = {name: OutputPath("out", "exact", **more) for name in names}
     inputs = {"pixels": torch.ones(1, 1), "input_ids": torch.ones(n_given, 3)}
     return notes_on(Described(), traced, inputs, outputs, dict.fromkeys(names, "layers.0"))

@@ -12,7 +12,7 @@ from headscope.attention.masks import Mask, causal
 from headscope.attention.observer import Call, plain
 from headscope.attention.scores import Scores
 from headscope.scan.corpus import document_split
-from headscope.scan.corpus.document_split import Block, DocumentSplit
+from headscope.scan.corpus.document_split import DocumentBlock, DocumentSplit
 from headscope.scan.corpus.packing import PackedRows, Piece, RowFormat, pack
 
 HEADS, KV, WIDTH = 4, 2, 3
@@ -32,7 +32,7 @@ def packed(lengths: list[int], context: int = 12) -> PackedRows:
     return rows
 
 
-def attention_output(rows: PackedRows, call: Call) -> tuple[Tensor, list[Block]]:
+def attention_output(rows: PackedRows, call: Call) -> tuple[Tensor, list[DocumentBlock]]:
     z, blocks = torch.full((*call.q.shape[:3], WIDTH), float("nan"), dtype=torch.float64), []
     for block, part in DocumentSplit.of(rows).calls(call):
         z[block.row_index, :, block.start : block.stop] = plain(part)
@@ -64,4 +64,4 @@ def test_every_piece_has_the_output_it_has_alone(separate_calls: bool, lengths: 
     for piece in rows.pieces:
         torch.testing.assert_close(z[piece.row, :, piece.start : piece.stop], alone(call, piece))
     if not separate_calls:
-        assert blocks == [Block(tuple(range(len(rows.ids))), 0, 12)]
+        assert blocks == [DocumentBlock(tuple(range(len(rows.ids))), 0, 12)]

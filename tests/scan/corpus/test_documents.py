@@ -20,9 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from headscope.errors import InputError
-from headscope.scan.corpus.documents import Corpus
+from headscope.scan.corpus.documents import Corpus, FileHashes
 from headscope.scan.corpus.file_formats import PASSAGE_CHARACTERS
-from headscope.scan.corpus.file_hashes import FileHashes
 
 DOCUMENTS = ["The first text.\nTwo lines.", "A second: Grüße, 世界.", "third"]
 JSONL = "\n".join(json.dumps({"text": text, "n": 1}) for text in DOCUMENTS) + "\n"

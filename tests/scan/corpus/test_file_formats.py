@@ -1,4 +1,4 @@
-"""Bytes become passages: for any chunks no text is lost, no word is split, and errors name their line."""
+"""Bytes become passages: for any chunks no text is lost, and errors name their line."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from headscope.errors import InputError
 from headscope.models.loading import open_model
 from headscope.models.native import NativeModel
 from headscope.scan.corpus.packing import RowFormat
-from headscope.scan.corpus.packing_check import added_tokens, choose_row_format
+from headscope.scan.corpus.packing_check import _added_tokens, choose_row_format
 
 
 class Framed(Bytes):
@@ -36,7 +36,7 @@ def test_tokens_that_the_tokenizer_adds_are_found_on_either_side(
     before: tuple[int, ...], after: tuple[int, ...]
 ) -> None:
     model = framed(before, after)
-    assert added_tokens(model) == (before, after)
+    assert _added_tokens(model) == (before, after)
     assert choose_row_format(model, 32) == RowFormat(32, before, after)
 
 
@@ -46,7 +46,7 @@ def test_no_added_tokens_are_found_where_the_text_itself_is_tokenised_differentl
             ids = list(text.encode())
             return {"input_ids": ids[::-1] if add_special_tokens else ids}
 
-    assert added_tokens(NativeModel(TinyModel(), Other(), name="tiny")) == ((), ())
+    assert _added_tokens(NativeModel(TinyModel(), Other(), name="tiny")) == ((), ())
 
 
 @pytest.mark.parametrize("context", [3, 4])

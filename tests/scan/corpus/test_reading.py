@@ -14,10 +14,9 @@ from tests.scan.tiny import Bytes, TinyModel, open_tiny, texts
 from headscope.models.native import NativeModel
 from headscope.scan import run
 from headscope.scan.corpus import reading
-from headscope.scan.corpus.documents import Corpus
-from headscope.scan.corpus.file_hashes import FileHashes
+from headscope.scan.corpus.documents import Corpus, FileHashes
 from headscope.scan.corpus.packing import RowFormat
-from headscope.scan.corpus.reading import Reader, Source
+from headscope.scan.corpus.reading import CorpusReader, CorpusSource
 from headscope.scan.options import ScanOptions
 from headscope.scan.run import scan
 from headscope.scan.shards import Packing, ScanFolder
@@ -41,7 +40,7 @@ def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "AT_ONCE", 300)
 
 
-@pytest.mark.parametrize("count", [3, 19, 40])
+@pytest.mark.parametrize("count", [3, 19, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("fast", [False, True])
 def test_a_census_is_the_same_read_ahead_or_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, fast: bool
@@ -70,7 +69,7 @@ def test_a_shard_is_measured_before_the_last_text_is_read(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("ahead")
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), StopError()])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), pytest.param(StopError(), marks=pytest.mark.slow)])
 def test_a_scan_stopped_while_it_reads_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
@@ -107,13 +106,15 @@ def test_a_tally_of_other_rows_is_not_kept(tmp_path: Path, monkeypatch: pytest.M
     assert content(tmp_path / "out") == content(tmp_path / "whole")
 
 
-def source(fast: bool = False, **options: Any) -> Source:
+def source(fast: bool = False, **options: Any) -> CorpusSource:
     model = NativeModel(TinyModel(), FastBytes() if fast else Bytes(), "tiny")
-    return Source(model, Corpus(["ab", "cd", "e"]), ScanOptions(**options), RowFormat(8))
+    return CorpusSource(model, Corpus(["ab", "cd", "e"]), ScanOptions(**options), RowFormat(8))
 
 
-def reader(folder: Path, documents: Any, packing: Packing | None = None, hashes: FileHashes | None = None) -> Reader:
+def reader(
+    folder: Path, documents: Any, packing: Packing | None = None, hashes: FileHashes | None = None
+) -> CorpusReader:
     """Of rows of eight tokens, two to a shard."""
     options = ScanOptions(batch=2, shard_tokens=16, progress=False)
-    made = Source(open_tiny(), Corpus(documents), options, RowFormat(8))
-    return Reader(ScanFolder(folder), made, hashes or FileHashes(), packing)
+    made = CorpusSource(open_tiny(), Corpus(documents), options, RowFormat(8))
+    return CorpusReader(ScanFolder(folder), made, hashes or FileHashes(), packing)

@@ -26,7 +26,7 @@ from headscope.scan.tally.reduction import TRAITS, SiteSums, SiteValues, reduce
 def use_kernels_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let sites wait on a CPU as they do on a GPU."""
     monkeypatch.setattr(waiting_sites, "refuse", lambda *_: None)
-    for kernel in (attend_within, observe_layers, statistics_of, sum_segments):
+    for kernel in (attend_within, statistics_of, sum_segments):
         monkeypatch.setattr(waiting_sites, kernel.__name__, kernel)
 
 

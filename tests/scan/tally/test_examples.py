@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from headscope.scan.corpus.packing import PackedRows, Piece
-from headscope.scan.tally.examples import AFTER, BEFORE, NO_TOKEN, WINDOW, Example, TopExamples, top_examples
+from headscope.scan.tally.examples import AFTER, BEFORE, NO_TOKEN, WINDOW, TopExamples, _Example, top_examples
 
 QUESTIONS, HEADS, ROWS, LENGTH = 2, 3, 4, 50
 NONE = float("-inf")
@@ -38,7 +38,7 @@ def batch(seed: int, first_document: int = 0) -> Batch:
     return (score, column, key), PackedRows(ids, tuple(pieces))
 
 
-def by_hand(made: list[Batch], question: int, head: int) -> list[Example]:
+def by_hand(made: list[Batch], question: int, head: int) -> list[_Example]:
     found = []
     for (scores, columns, keys), rows in made:
         for number, piece in enumerate(rows.pieces):
@@ -48,7 +48,7 @@ def by_hand(made: list[Batch], question: int, head: int) -> list[Example]:
             window = range(int(column) - BEFORE, int(column) + AFTER + 1)
             tokens = [int(rows.ids[piece.row, at]) if piece.start <= at < piece.stop else NO_TOKEN for at in window]
             moved = piece.offset - piece.start
-            found.append(Example(score, piece.document, int(column) + moved, int(key) + moved, tokens))
+            found.append(_Example(score, piece.document, int(column) + moved, int(key) + moved, tokens))
     return sorted(found, key=lambda one: (-one.score, one.document, one.position))
 
 

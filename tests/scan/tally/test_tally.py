@@ -13,9 +13,9 @@ from headscope.heads.bootstrap import poisson_weights
 from headscope.scan.corpus.packing import PackedRows, Piece
 from headscope.scan.tally.examples import BEFORE, WINDOW
 from headscope.scan.tally.reduction import TRAITS, SiteValues, distance_edges, entropy_edges, reduce
-from headscope.scan.tally.tally import Layout, Tally
+from headscope.scan.tally.tally import Tally, TallyLayout
 
-LAYOUT = Layout(
+LAYOUT = TallyLayout(
     sites=(("0", 2), ("1", 3)), questions=("previous",), nulls=("previous (shuffled)",), context=16, examples=2
 )
 
@@ -116,7 +116,7 @@ def test_the_top_examples_are_the_highest_valid_masses_of_different_pieces_with_
 
 
 def test_the_interval_has_the_width_that_the_variance_between_documents_implies() -> None:
-    layout = Layout(sites=(("0", 1),), questions=(), context=2, replicates=400)
+    layout = TallyLayout(sites=(("0", 1),), questions=(), context=2, replicates=400)
     values = torch.randn(900, 1, len(TRAITS), 1)
     pieces = tuple(Piece(row, 0, 1, row, 0) for row in range(900))
     valid = torch.ones(900, 1, len(TRAITS), dtype=torch.bool)
@@ -139,7 +139,7 @@ def test_pieces_of_one_document_are_drawn_together() -> None:
 
 
 def test_tallies_of_different_scans_do_not_merge() -> None:
-    other = Layout(sites=(("0", 2),), questions=("previous",))
+    other = TallyLayout(sites=(("0", 2),), questions=("previous",))
     with pytest.raises(InputError, match="count different things"):
         Tally.zero(LAYOUT).merge(Tally.zero(other))
 

@@ -24,7 +24,6 @@ IDS = torch.zeros(1, 4, dtype=torch.long)
 ROWS = PackedRows(IDS, (Piece(0, 0, 4, 0, 0),))
 ASKED = Asked(label_batch(ROWS, RowFormat(4), (), open_tiny()), 4)
 N_QUESTIONS = len(STANDARD)
-"""Bytes of the values of a site with three heads over four positions."""
 
 
 @pytest.mark.slow

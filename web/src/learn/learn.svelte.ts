@@ -10,7 +10,7 @@ type Schemas = components["schemas"];
 export type LessonLine = Schemas["LessonSummary"];
 export type Lesson = Schemas["LessonResponse"];
 export type LessonFigure = Schemas["Figure"];
-export type LessonBlock = Schemas["Block"];
+export type LessonBlock = Schemas["CodeBlock"];
 /** The last answer to a question; `tried` are all answers so far, in order; `solved` where one of them was right. */
 export type Marked = Schemas["Marked"] & { answer: string; tried?: string[]; solved?: boolean };
 

@@ -75,7 +75,7 @@ export function fileSource(bytes: ArrayBuffer): Source {
     model: async () => model,
     look: async () => lookFrom(part(bundle, "look")),
     weights: async (wanted) => weights(bundle, wanted),
-    attribution: async ({ site, position }) => attributionFrom(part(bundle, `mix ${site} ${position}`)),
+    attribution: async ({ site, position }) => attributionFrom(part(bundle, `attribution ${site} ${position}`)),
     predict: async ({ position }) => predictions[position],
     why: async (wanted) => answers.why(wanted),
     cutPath: async (wanted) => answers.cutPath(wanted),

@@ -52,7 +52,7 @@ export function notebookSource(first: string, ask: ReturnType<typeof requester>)
           : bytes("look", wanted)),
       ),
     weights: async (wanted) => tileFrom(await bytes("weights", wanted)),
-    attribution: async (wanted) => attributionFrom(await bytes("mix", wanted)),
+    attribution: async (wanted) => attributionFrom(await bytes("attribution", wanted)),
     token: (wanted) => value<FoundToken>("token", wanted),
     predict: (wanted) => value<Prediction>("predict", wanted),
     why: (wanted) => value<Why>("why", wanted),

@@ -113,7 +113,7 @@ export function serverSource(model?: string): Source {
       return look;
     },
     weights: cached(async (wanted, signal) => tileFrom(await bytes("weights", wanted, signal))),
-    attribution: cached(async (wanted, signal) => attributionFrom(await bytes("mix", wanted, signal))),
+    attribution: cached(async (wanted, signal) => attributionFrom(await bytes("attribution", wanted, signal))),
     token: (wanted) => json<FoundToken>("token", wanted),
     predict: cached(async (wanted, signal) => (await about("predict", wanted, signal)).json() as Promise<Prediction>),
     why: cached(async (wanted, signal) => (await about("why", wanted, signal)).json() as Promise<Why>),

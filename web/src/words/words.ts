@@ -5,7 +5,7 @@ import en from "./en";
 export type Words = typeof en;
 type Language = () => Promise<{ default: Words }>;
 
-/** Languages beside English, such as `fr: () => import("./fr")`: a folder with the same keys, fetched when it is spoken. */
+/** Languages other than English, such as `fr: () => import("./fr")`: a folder with the same keys, fetched when it is spoken. */
 export const LANGUAGES: Record<string, Language> = {};
 
 export let words: Words = en;

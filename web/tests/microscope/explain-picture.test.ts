@@ -46,15 +46,15 @@ test("an explained arrow is saved with its sentence, writers, sum, and the truth
   const found = whyPicture(arrow, colours);
   const said = texts(found);
   expect(found.file).toBe("why-5.6-14-7");
-  expect(said[0]).toBe("5.6 reads river because 4.3 marked it as the word after the: 4.30 of 7.52.");
+  expect(said[0]).toBe("5.6 attends to river because 4.3 marked it as the word after the: 4.30 of 7.52.");
   expect(said).toContain("score 7.66 − mean 0.14 = 7.52");
   expect(said).toEqual(expect.arrayContaining(["MLP 3", "+3.16", "4.3", "+4.30", "2.1", "read the .98"]));
   expect(said).toEqual(expect.arrayContaining(["1 other", "+1.00"])); // the third writer is not drawn
   expect(said.slice(-16)).toEqual([
-    ...["Cut this path: 4.3 → 5.6, key at river", "as is", "predicted", "true"],
+    ...["Cut this path: 4.3 → 5.6, key at river", "unchanged", "predicted", "measured"],
     ...["weight on river", ".550", ".021", ".034"],
     ...["logit of river", "10.76", "9.96", "8.54"],
-    ...["chance of river", "45.0 %", "30.0 %", "20.0 %"],
+    ...["probability of river", "45.0 %", "30.0 %", "20.0 %"],
   ]);
   expect(texts(whyPicture({ ...arrow, cut: null }, colours)).join()).not.toContain("predicted");
 });
@@ -67,12 +67,12 @@ test("the pairs of an explained arrow are drawn between the columns, as thick as
 
 test("an explained arrow as a table holds every writer, drawn or not", () => {
   const lines = csv(whyPicture(arrow, colours).table).trimEnd().split("\n");
-  expect(lines[0]).toBe('"side","writer","score","read","weight"');
+  expect(lines[0]).toBe('"side","component","score","attended to","weight"');
   expect(lines.slice(1)).toEqual([
-    '"Who asked","MLP 3",3.16,"",""',
-    '"Who answered","4.3",4.3,"the",0.96',
-    '"Who answered","2.1",2.05,"the",0.98',
-    '"Who answered","bias",1,"",""',
+    '"Query side","MLP 3",3.16,"",""',
+    '"Key side","4.3",4.3,"the",0.96',
+    '"Key side","2.1",2.05,"the",0.98',
+    '"Key side","bias",1,"",""',
   ]);
 });
 
@@ -81,7 +81,7 @@ test("a trace is saved with its lines, dashed by kind, and what was left out", (
   const drawn = svg(found, page);
   expect(found.file).toBe("trace-14-3");
   expect(texts(found)).toEqual(expect.arrayContaining(["river", "45.0 %", "10.76", "MLP 7 +5.86", "5.6 +0.80"]));
-  expect(texts(found).some((text) => text.startsWith("Not drawn: 64 parts"))).toBe(true);
+  expect(texts(found).some((text) => text.startsWith("Not drawn: 64 smaller contributions"))).toBe(true);
   expect(drawn.match(/stroke-dasharray="6 3"/g)).toHaveLength(2); // the line of 4.3, and the key to the picture
   expect(drawn).toContain("&lt;7&gt;");
   for (const mark of found.marks) {
@@ -101,8 +101,8 @@ test("a part that is followed stands out in the saved trace", () => {
 test("a trace as a table names the unit of every number", () => {
   const rows = tracePicture(traced, colours).table.rows;
   expect(rows).toContainEqual(["MLP 7", "river", "adds to the logit", 5.86, "logit"]);
-  expect(rows).toContainEqual(["4.3", "5.6", "why it was found (key)", 4.3, "score"]);
-  expect(rows).toContainEqual(["the", "4.3", "carries what was read", 0.96, "weight"]);
+  expect(rows).toContainEqual(["4.3", "5.6", "key side", 4.3, "score"]);
+  expect(rows).toContainEqual(["the", "4.3", "from the attended token", 0.96, "weight"]);
 });
 
 test("lines move down as a whole, and sentences break between words", () => {

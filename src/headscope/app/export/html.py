@@ -9,20 +9,22 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int32
 
-from headscope.app.export import saved_patterns
 from headscope.app.export.saved_explanations import explained
 from headscope.app.pages.attribution import AttributionRequest
 from headscope.app.pages.microscope import LookRequest, Session
 from headscope.app.pages.predictions import PredictRequest
 from headscope.app.pages.schema import SCHEMA_VERSION
 from headscope.app.pages.tiles import WeightsRequest
-from headscope.app.wire import Arrays, pack
+from headscope.app.wire import Arrays, numbers, pack
+from headscope.attention.pattern import PatternSource
 from headscope.errors import InputError
 from headscope.files import write_atomic
 from headscope.heads.look.look import Look
@@ -31,6 +33,7 @@ from headscope.scope import Scope
 STATIC = Path(__file__).parents[1] / "static"
 LARGEST = 48 * 2**20  # bytes of arrays: what a browser opens and a mail server accepts
 DATA_ID = "headscope-data"
+FLOAT = 4  # bytes of a weight in the file
 
 
 def save_html(look: Look, path: Path | str) -> None:
@@ -82,8 +85,8 @@ def _digest(text: str) -> str:
 
 def bundle(look: Look) -> bytes:
     """Every response the page may need about this look, in one container."""
-    recomputed = {site: saved_patterns.parts(look, site) for site in look.sites}
-    size = sum(part.nbytes if part else saved_patterns.weights_size(look, site) for site, part in recomputed.items())
+    recomputed = {site: _pattern_parts(look, site) for site in look.sites}
+    size = sum(part.nbytes if part else _weights_size(look, site) for site, part in recomputed.items())
     if size > LARGEST:
         raise InputError(
             f"{len(look.tokens)} tokens × {look.shape.n_heads} heads are {size / 2**20:.0f} MiB of numbers, more than "
@@ -102,7 +105,7 @@ def bundle(look: Look) -> bytes:
     for site in look.sites:
         if look.query_tokens(site) == look.written:
             asked = AttributionRequest(look=name, site=site, position=last)
-            responses[f"mix {site} {last}"] = session.attribution(asked)
+            responses[f"attribution {site} {last}"] = session.attribution(asked)
     values = {
         "schema_version": SCHEMA_VERSION,
         "model": session.model(),
@@ -124,3 +127,48 @@ def _style(name: str) -> str:
 
     styles = re.sub(r"url\(\"?\./([^)\"]+\.woff2)\"?\)", inline, (STATIC / name).read_text(encoding="utf-8"))
     return f"<style>{styles}</style>"
+
+
+@dataclass(frozen=True)
+class _PatternParts:
+    """What p_ij = exp(cap(scale·q_i·k_j) − lse_i) is computed from, for the run of keys visible to each row.
+
+    So q, k and one number per row stand for all weights of a head, in space that grows with the text and not with its
+    square. The browser recomputes them where scores have a scale, a softcap and one run of keys per row; where there
+    is a bias or a mask with holes, the weights are stored.
+    """
+
+    values: Mapping[str, float | None]
+    arrays: Arrays
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self.arrays.values())
+
+
+def _weights_size(look: Look, site: str) -> int:
+    """Bytes of all weights of a site."""
+    n_heads = look.shape.sites[site].n_heads
+    return FLOAT * n_heads * len(look.query_tokens(site)) * len(look.key_tokens(site))
+
+
+def _pattern_parts(look: Look, site: str) -> _PatternParts | None:
+    """What a site's patterns can be recomputed from; None where the weights are smaller, or cannot be recomputed."""
+    source = look.site_source(site)
+    runs = _runs(source)
+    if runs is None:
+        return None
+    arrays = {"q": numbers(source.q[0]), "k": numbers(source.k[0]), "logsumexp": numbers(source.logsumexp[0])}
+    scores = source.scores
+    found = _PatternParts({"scale": scores.scale, "softcap": scores.softcap}, {**arrays, "runs": runs})
+    return found if found.nbytes < _weights_size(look, site) else None
+
+
+def _runs(source: PatternSource) -> Int32[np.ndarray, "query 2"] | None:
+    """Each row's first visible key and the first hidden one after it; None if a mask has holes between."""
+    scores, n_query, n_key = source.scores, source.q.shape[2], source.k.shape[2]
+    if scores.bias is not None:
+        return None
+    bounds = (scores.mask.visible_to_any, scores.mask.visible_to_all)
+    some, every = ([keys(row, row + 1, n_key - n_query, n_key) for row in range(n_query)] for keys in bounds)
+    return np.array(some, dtype=np.int32) if some == every else None

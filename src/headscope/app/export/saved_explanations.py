@@ -1,13 +1,16 @@
-"""What an exported file explains: one trace, the arrows of its heads, and the cut of each arrow's main writer."""
+"""What an exported file or a site explains: a trace, its heads' arrows, and the cut of each arrow's main writer."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from headscope.app.pages.explain import CutPathRequest, TraceRequest, TraceResponse, WhyRequest, WhyResponse
-from headscope.app.pages.microscope import Session
+from headscope.app.pages.microscope import LookRequest, Session
 from headscope.errors import HeadscopeError
 
 MOST_ARROWS = 12
@@ -21,11 +24,11 @@ def explained(session: Session, look: str, last: int) -> dict[str, Any]:
         return found
     with contextlib.suppress(HeadscopeError):
         trace = found["trace"] = session.trace(TraceRequest(look=look, position=last))
-        explain_arrows(session, (look, last), _arrows(trace), found)
+        _explain_arrows(session, (look, last), _arrows(trace), found)
     return found
 
 
-def explain_arrows(
+def _explain_arrows(
     session: Session, place: tuple[str, int], arrows: Sequence[tuple[str, int]], found: dict[str, Any]
 ) -> None:
     """Add the split of the first of these arrows (a head, and a key that it reads), and the cut of its main writer."""
@@ -50,3 +53,39 @@ def _main_writer(why: WhyResponse) -> str | None:
     """The writer at the key that the page pins first: the largest with the sign of the total."""
     sign = -1.0 if why.total < 0 else 1.0
     return next((each.name for each in why.answered if each.value * sign > 0 and each.kind != "reader"), None)
+
+
+EXAMPLES = (
+    "My white horse drank at the river. My white horse drank at the",
+    "Then Mary and John sat down, and John handed the book to",
+    "The horse crossed the road because it was tired.",
+    "In the basket she found bread, butter, wine, milk,",
+    '"Will you come?" asked the captain. "Not now," said the boy. "Then when?" asked the',
+    "def area(width, height):\n    return width * height\n\ndef volume(width, height, depth):\n"
+    "    return width * height *",
+)
+"""The page's own examples, but for the longest (web/src/examples.json)."""
+
+
+def stored_explanations(session: Session, texts: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    """Each text that this model can explain, with its answers as JSON."""
+    for text in dict.fromkeys(texts):
+        told, _ = session.look(LookRequest(text=text))
+        last = len(told.tokens) - 1
+        found = explained(session, told.look, last)
+        if not found["arrows"]:  # no trace (of a prediction of BERT's), or no head in it: what heads read most
+            with contextlib.suppress(HeadscopeError):
+                _explain_arrows(session, (told.look, last), _strongest_arrows(session, told.look, last), found)
+        if found["trace"] is not None or found["arrows"]:
+            yield text, json.dumps(to_jsonable_python(found), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _strongest_arrows(session: Session, look: str, query: int) -> list[tuple[str, int]]:
+    """Every head with the key that it reads most at this query, strongest first."""
+    opened = session.kept.look(look)
+    assert opened is not None
+    found = []
+    for head in opened.look.shape.heads():
+        weight, key = opened.look.pattern(head)[query].max(-1)
+        found.append((float(weight), str(head), int(key)))
+    return [(head, key) for _, head, key in sorted(found, reverse=True)]

@@ -37,7 +37,7 @@ REQUESTS: dict[str, tuple[type[BaseModel], Callable[[Session, Any], Any]]] = {
     "media": (MediaRequest, Session.look_media),
     "received": (ReceivedRequest, Session.received),
     "weights": (WeightsRequest, Session.weights),
-    "mix": (AttributionRequest, Session.attribution),
+    "attribution": (AttributionRequest, Session.attribution),
     "token": (TokenRequest, Session.token),
     "predict": (PredictRequest, Session.predict),
     "why": (WhyRequest, Session.why),

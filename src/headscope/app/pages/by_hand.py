@@ -12,7 +12,7 @@ from headscope.app.pages.schema import SCHEMA_VERSION, Request, Response
 from headscope.lab.teach.by_hand import ROLES, HandSizes, by_hand
 from headscope.lab.teach.crafted_heads import word_tokenizer
 from headscope.lab.teach.exercises import BOXES, Checked, InventTwoHeads, check_fork
-from headscope.lab.teach.worked_example import FEATURES, HeadWork, Step, WorkedExample, work
+from headscope.lab.teach.worked_example import FEATURES, CalculationStep, HeadWork, WorkedExample, work
 
 HAND_WORDS = (
     *(",", ".", "red", "blue", "green", "cat", "dog", "bird", "horse", "tree", "road", "river", "house", "door"),
@@ -75,7 +75,7 @@ class WorkedResponse(Response):
     concatenated: Vector
     through_identity: Vector
     mixed: Vector
-    steps: list[Step]
+    steps: list[CalculationStep]
 
 
 class ExerciseResponse(Response):

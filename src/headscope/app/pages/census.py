@@ -18,14 +18,12 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from headscope.app.lru import LRU
-from headscope.app.pages.head_scores import QUESTIONS, Unit
+from headscope.app.pages.questions import QUESTIONS, Unit
 from headscope.app.pages.schema import Request, Response
 from headscope.app.wire import Arrays
 from headscope.errors import InputError
 from headscope.names import Head
-from headscope.scan.census import Census
-from headscope.scan.census_archive import archive_of
-from headscope.scan.census_page import DESCRIPTIONS
+from headscope.scan.census import DESCRIPTIONS, Census, archive_of
 from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions
 from headscope.scan.tally.reduction import TRAITS, distance_edges, entropy_edges
@@ -70,7 +68,7 @@ class CensusSite(Response):
     n_heads: int
 
 
-class CensusTitle(Response):
+class CensusSummary(Response):
     """A census by its number, its model and its corpus."""
 
     number: int
@@ -79,11 +77,6 @@ class CensusTitle(Response):
     corpus: str
     tokens: int
     documents: int
-
-
-class CensusSummary(CensusTitle):
-    """A census in the list."""
-
     heads: int
 
 
@@ -93,7 +86,7 @@ class ScanRequest(Request):
     text: Annotated[str, Field(min_length=1)]
 
 
-class CensusResponse(CensusTitle):
+class CensusResponse(CensusSummary):
     """A whole census. Arrays [quantity, head], NaN where no row could answer: ``mean``, ``low``, ``high``, ``null``,
     ``null_low``, ``null_high``, ``smallest``, ``largest``, ``count``."""
 
@@ -151,14 +144,14 @@ class Censuses:
     """
 
     def __init__(self, folders: Iterable[str | Path] = ()) -> None:
-        self._given = [OpenedCensus(number, Census.load(folder)) for number, folder in enumerate(folders, 1)]
-        self._scanned: LRU[tuple[str, int], OpenedCensus] = LRU(KEPT_SCANS)
+        self._given = [_OpenedCensus(number, Census.load(folder)) for number, folder in enumerate(folders, 1)]
+        self._scanned: LRU[tuple[str, int], _OpenedCensus] = LRU(KEPT_SCANS)
         self._lock = threading.Lock()
 
     def summaries(self, client: str = "") -> list[CensusSummary]:
         return [each.summary for each in self.opened(client).values()]
 
-    def opened(self, client: str = "") -> dict[int, OpenedCensus]:
+    def opened(self, client: str = "") -> dict[int, _OpenedCensus]:
         """A client's censuses by number, in the order of the page's list."""
         with self._lock:
             given = {each.number: each for each in self._given or _shipped()}
@@ -175,12 +168,12 @@ class Censuses:
         with self._lock:
             own = sorted(number for who, number in self._scanned if who == client)
             number = 1 + max([*own, len(self._given) or 1])
-            self._scanned[client, number] = opened = OpenedCensus(number, census, _first_words(asked.text))
+            self._scanned[client, number] = opened = _OpenedCensus(number, census, _first_words(asked.text))
             for old in own[: len(own) + 1 - KEPT_OF_ONE]:
                 self._scanned.pop((client, old), None)
         return opened.summary
 
-    def get(self, number: int, client: str = "") -> OpenedCensus:
+    def get(self, number: int, client: str = "") -> _OpenedCensus:
         """A census by its number."""
         opened = self.opened(client)
         if number not in opened:
@@ -207,9 +200,9 @@ class Censuses:
 
 
 @cache
-def _shipped() -> list[OpenedCensus]:
+def _shipped() -> list[_OpenedCensus]:
     """The embedded model's census, read when it is first asked for."""
-    return [OpenedCensus(1, Census.load(SHIPPED), SHIPPED_CORPUS)] if SHIPPED.is_file() else []
+    return [_OpenedCensus(1, Census.load(SHIPPED), SHIPPED_CORPUS)] if SHIPPED.is_file() else []
 
 
 def _first_words(text: str) -> str:
@@ -218,7 +211,7 @@ def _first_words(text: str) -> str:
     return f"“{words}”" if len(words) <= 32 else f"“{words[:32].rstrip()}…”"
 
 
-class OpenedCensus:
+class _OpenedCensus:
     """One census and its responses. ``corpus`` names a text that has no name of its own."""
 
     def __init__(self, number: int, census: Census, corpus: str | None = None) -> None:
@@ -255,7 +248,7 @@ class OpenedCensus:
                 value = getattr(row, column)
                 arrays[name][place] = np.nan if value is None else value
         found = CensusResponse(
-            **self.summary.model_dump(exclude={"heads"}),
+            **self.summary.model_dump(),
             context=self.census.layout.context,
             interval_over=str(self.result.get("interval_over", "document")),
             sites=self.sites,

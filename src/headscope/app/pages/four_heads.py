@@ -16,8 +16,7 @@ from headscope.app.lru import LRU
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.schema import SCHEMA_VERSION, Emit, Request, Response
 from headscope.app.wire import Arrays, numbers
-from headscope.lab.teach.crafted_heads import Crafted, RowFit, craft
-from headscope.lab.teach.fit_heads import CraftSettings, Snapshot
+from headscope.lab.teach.crafted_heads import Crafted, CraftSettings, RowFit, Snapshot, craft
 from headscope.lab.teach.sentence_targets import sentence_targets
 from headscope.lab.teach.target_patterns import (
     SENTENCE,

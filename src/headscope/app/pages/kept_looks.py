@@ -49,7 +49,7 @@ class Opened:
             for site in sites
         )
         numbers = len(self.look.tokens) * (per_token + len(sites) * shape.d_model + (shape.vocabulary or 0))
-        recorded = 0 if self.look.explained is None else stream_bytes(self.look)
+        recorded = 0 if self.look.kept_pass is None else stream_bytes(self.look)
         return 4 * numbers + recorded + self.tiles.nbytes + sys.getsizeof(self.text)
 
 
@@ -72,13 +72,13 @@ class KeptLooks:
         with self._lock:
             yield
 
-    def part(self) -> KeptPart:
+    def part(self) -> _KeptPart:
         """The part of one more session."""
-        return KeptPart(self, next(_numbers))
+        return _KeptPart(self, next(_numbers))
 
 
 @dataclass(frozen=True)
-class KeptPart:
+class _KeptPart:
     """What one session keeps, by name. Numbers of sessions are not used twice, as ids would be."""
 
     whole: KeptLooks
@@ -109,7 +109,7 @@ class KeptPart:
         with self.whole.locked():
             return [name for number, name in self.whole.looks if number == self.number]
 
-    def move_to(self, whole: KeptLooks) -> KeptPart:
+    def move_to(self, whole: KeptLooks) -> _KeptPart:
         """The same looks and texts as a part of another whole."""
         part = whole.part()
         for name in self.names():

@@ -14,6 +14,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
@@ -38,12 +39,11 @@ from headscope.app.pages.explain import (
     split_arrow,
     trace_back,
 )
-from headscope.app.pages.head_scores import QUESTIONS, QuestionInfo, site_scores
 from headscope.app.pages.kept_looks import KeptLooks, Opened
 from headscope.app.pages.media.given_looks import GivenLook, GivenLooks
 from headscope.app.pages.media.shown import MediaInfo, ReceivedRequest, ReceivedResponse, media_info, received
 from headscope.app.pages.media.streams import Stream, token_streams, usual_sides
-from headscope.app.pages.media.upload import MediaRequest, decoded, media_name, media_source
+from headscope.app.pages.media.upload import MediaRequest
 from headscope.app.pages.predictions import (
     PredictRequest,
     PredictResponse,
@@ -54,6 +54,7 @@ from headscope.app.pages.predictions import (
     with_edits,
     without_tokens,
 )
+from headscope.app.pages.questions import QUESTIONS, QuestionInfo
 from headscope.app.pages.roles import PaperClaim, Roles, model_title, published_claims, roles_of, shipped
 from headscope.app.pages.schema import SCHEMA_VERSION, LookName, Request, Response
 from headscope.app.pages.tiles import PatternTiles, WeightsRequest, WeightsResponse
@@ -154,7 +155,7 @@ class ImportanceResponse(Response):
     read: int = Field(description="the tokens it was measured on: the first of a long text")
 
 
-class Progress(Response):
+class RequestProgress(Response):
     """How far a request is; empty when there is none. ``place``: how many turns of others come first."""
 
     what: str = ""
@@ -203,7 +204,7 @@ class Session:
 
     def look_media(self, asked: MediaRequest, owner: str = "") -> tuple[LookResponse, Arrays]:
         """Look at a picture or sound that a client has sent; it is found again by that client alone."""
-        name = media_name(asked, owner)
+        name = asked.name(owner)
         return self._shown(self.kept.look(name) or self.kept.keep(self._read_media(name, asked)))
 
     def received(self, asked: ReceivedRequest) -> tuple[ReceivedResponse, Arrays]:
@@ -215,7 +216,9 @@ class Session:
         keys = VisibleKeys(causal=all(site.causal for site in sites))
         rows = {name: int(answerable(each, keys).sum()) for name, each in standard_questions(ids).items()}
         streams = token_streams(look)
-        media, arrays = media_info(look, streams.tokens)
+        media, arrays = None, Arrays()
+        if any(each.is_floating_point() for each in look.prepared.inputs.values()):  # unlike token ids and masks
+            media, arrays = media_info(look, streams.tokens)
         found = LookResponse(
             look=opened.name,
             text=opened.text,
@@ -228,7 +231,7 @@ class Session:
             sides=streams.sides,
             media=media,
         )
-        scores = np.concatenate([site_scores(look, site) for site in sites], axis=1)
+        scores = np.concatenate([_site_scores(look, site) for site in sites], axis=1)
         thumbnails = np.concatenate([opened.tiles.thumbnails(site) for site in sites])
         return found, {"answers": scores, "thumbnails": thumbnails, **arrays}
 
@@ -348,7 +351,7 @@ class Session:
         most = min(LONGEST, self.scope.shape.context or LONGEST)
         ids, whole = self._split(text, most) if len(text) > most // 8 else ([], True)
         source = text if whole and len(ids) <= most else ids[:most]
-        look = self.scope.look(source)
+        look = self.scope.observe(source)
         length = max(len(ids), len(look.tokens)) if whole else None
         return Opened(name, text, source, look, length, PatternTiles(look))
 
@@ -366,8 +369,8 @@ class Session:
             beginning = text[: min(2 * len(beginning), MOST_SPLIT)]
 
     def _read_media(self, name: str, asked: MediaRequest) -> Opened:
-        source = media_source(decoded(asked), asked.text or None)
-        look = self.scope.look(source)
+        source = asked.source()
+        look = self.scope.observe(source)
         return Opened(name, asked.text or "", source, look, len(look.tokens), PatternTiles(look), sent=True)
 
     def _under(self, opened: Opened, position: int | None, edits: list[Edit]) -> Tensor:
@@ -375,6 +378,27 @@ class Session:
         key = (opened.name, "|".join(sorted(edit.key for edit in edits)), position)
         at = slice(None) if position is None else position
         return self._edited.cached(key, lambda: logits_under(opened.look, edits)[at].clone())
+
+
+def _site_scores(look: Look, site: Site) -> Float[np.ndarray, "question head"]:
+    """Each head's mean score; NaN where no row can answer the question, or the pass did not reach the site."""
+    scores = np.full((len(QUESTIONS), site.n_heads), np.nan, dtype=np.float32)
+    if site.name not in look.sites:
+        return scores
+    found = look.mean_answers(site.name) | _traits(look, site)
+    for index, question in enumerate(QUESTIONS):
+        if question.name in found:
+            scores[index] = found[question.name].double().cpu().numpy()
+    return scores
+
+
+def _traits(look: Look, site: Site) -> dict[str, Float[Tensor, " head"]]:
+    """Means over all rows, without the first row of causal attention: it has one key and no choice."""
+    rows = look.statistics(site.name)
+    first = 1 if site.causal and site.kind == "self" else 0
+    if rows.entropy is None or rows.distance is None or rows.entropy.shape[2] <= first:
+        return {}
+    return {"entropy": rows.entropy[0, :, first:].mean(-1), "distance": rows.distance.mean[0, :, first:].mean(-1)}
 
 
 def _kinds(model: OpenModel) -> list[Kind]:

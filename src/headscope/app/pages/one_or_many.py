@@ -10,7 +10,7 @@ from pydantic import Field
 
 from headscope.app.pages.schema import SCHEMA_VERSION, Emit, Request, Response
 from headscope.errors import InputError
-from headscope.lab.teach.lookup_tasks import Arm, Budget, Task
+from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupTask
 from headscope.lab.teach.one_or_many import (
     KEYS,
     PARTITION,
@@ -121,7 +121,7 @@ def run(asked: RunRequest, emit: Emit) -> None:
     compare(task, ways, asked.seeds, budget, lambda outcome: emit(_frame(outcome), {}))
 
 
-def _plan(asked: RunRequest) -> tuple[Task, Sequence[Arm]]:
+def _plan(asked: RunRequest) -> tuple[LookupTask, Sequence[Arm]]:
     if asked.experiment == "arms":
         return TASKS[asked.task], arms(TASKS[asked.task].lookups, ARMS_WIDTH)
     every = partition_arms(asked.d_model)
@@ -138,7 +138,7 @@ def _frame(outcome: Outcome) -> OutcomeFrame:
     return OutcomeFrame(**outcome.to_dict(), caught_up=outcome.mean >= SOLVED)
 
 
-def _rows(task: Task) -> list[LookupRow]:
+def _rows(task: LookupTask) -> list[LookupRow]:
     """A few rows of the task, token by token."""
     ids, answers = task.rows(SHOWN_ROWS, torch.Generator().manual_seed(7))
     pairs = [[(int(each) // task.n_values, int(each) % task.n_values) for each in row[:-1]] for row in ids]

@@ -33,7 +33,7 @@ class NextToken(Response):
     probability: float
 
 
-class Edge(Request):
+class HeadArrow(Request):
     """One arrow of one head: the attention of a query to a key."""
 
     head: PartName
@@ -55,7 +55,7 @@ class PredictRequest(Request):
     look: LookName
     position: int = Field(ge=0)
     off: list[PartName] = Field(default=[], max_length=4_096)
-    cuts: list[Edge] = Field(default=[], max_length=64)
+    cuts: list[HeadArrow] = Field(default=[], max_length=64)
     how: Removal = "zero"
     count: int = Field(default=6, ge=1, le=100)
     sampling: SamplingRequest | None = None
@@ -86,7 +86,7 @@ class PredictResponse(Response):
     look: str
     position: int
     off: list[str]
-    cuts: list[Edge] = []
+    cuts: list[HeadArrow] = []
     how: Removal
     predicts: Predicts = "token"
     guesses: list[NextToken] = []
@@ -105,7 +105,7 @@ def edits_of(asked: PredictRequest, look: Look) -> list[Edit]:
     return [*ablated, *(knock_out(edge.head, edge.query, edge.key) for edge in edges)]
 
 
-def _checked(edge: Edge, look: Look) -> Edge:
+def _checked(edge: HeadArrow, look: Look) -> HeadArrow:
     site = look.shape.find(edge.head).site
     rows, columns = len(look.query_tokens(site)), len(look.key_tokens(site))
     if edge.query >= rows or edge.key >= columns:

@@ -76,7 +76,7 @@ class Roles(Response):
     state: Literal["untested", "testing", "tested"]
     named: int = 0
     without: int = 0
-    resting: int = Field(default=0, description="heads whose only role is to rest on the first token")
+    resting: int = Field(default=0, description="heads whose only role is attending to the first token")
     findings: list[Finding] = []
     trials: list[RoleTrial] = []
     recipe: str = ""

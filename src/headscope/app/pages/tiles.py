@@ -100,7 +100,7 @@ class PatternTiles:
         small = torch.cat([torch.nn.functional.adaptive_max_pool2d(each, (side, side)) for each in weights])
         return (small.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).cpu().numpy()
 
-    def _source(self, head: Head, asked: WeightsRequest) -> pattern.Source:
+    def _source(self, head: Head, asked: WeightsRequest) -> pattern.PatternSource:
         """What the pattern is recomputed from, with the factors of the requested measure."""
         source = self.look.source(head)
         if asked.measure == "value":

@@ -19,15 +19,50 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from headscope.app.publish.stream_outputs import norms_before_sites, stream_before_sites
 from headscope.attention.masks import Dense, Mask
 from headscope.attention.observer import Call, plain
 from headscope.errors import HeadscopeError, ModelError
 from headscope.models.huggingface.model import HuggingFaceModel
 from headscope.models.protocol import OpenModel
+from headscope.models.structure.readers import entries, has_own_norm, probed, writer_names
+from headscope.models.structure.trace import hooked
 
 if TYPE_CHECKING:
     import onnx
+
+SIDES = ("q", "k")
+
+
+def norms_before_sites(model: OpenModel) -> dict[str, nn.Module]:
+    """The norm that each site reads the stream through; a ``ModelError`` says why its scores are not of this form."""
+    found: dict[str, nn.Module] = {}
+    expected = ["embedding"]
+    inner: Any = model
+    stream = probed(model)
+    for site in model.shape.sites.values():
+        for side in SIDES:
+            if writer_names(stream, site.name, side) != expected or not has_own_norm(model, site.name, side):
+                raise ModelError(f"site {site.name} reads more than one embedding, heads and MLPs through its own norm")
+        paths = {getattr(entry, "path", "") for side in SIDES for entry in entries(stream.node(site.name, side))}
+        if len(paths) != 1:
+            raise ModelError(f"site {site.name}: its q and k are read through several norms")
+        found[site.name] = inner.model.get_submodule(paths.pop())
+        expected += [f"{site.name}.{head}" for head in range(site.n_heads)] + [f"mlp {site.name}"]
+    return found
+
+
+@contextmanager
+def stream_before_sites(norms: dict[str, nn.Module]) -> Iterator[dict[str, tuple[Tensor, Tensor]]]:
+    """Keep what each of these norms reads and makes during a pass."""
+    seen: dict[str, tuple[Tensor, Tensor]] = {}
+    sites = {id(norm): site for site, norm in norms.items()}
+
+    def keep(module: nn.Module, args: Any, kwargs: Any, output: Tensor) -> None:
+        seen[sites[id(module)]] = (args[0][0], output[0])
+
+    with hooked(norms.values(), after=keep):
+        yield seen
+
 
 INPUTS = ("ids", "gates", "means", "offsets", "cuts")
 LONGEST = 1_024  # tokens that a visitor's browser reads at once: some 300 MB of scores in a site of 32 heads
@@ -43,7 +78,7 @@ class ExportError(ModelError):
 
 
 @dataclass(frozen=True)
-class SiteScores:
+class _SiteScores:
     """How the scores of a site follow from its q and k, as far as a browser recomputes them."""
 
     scale: float
@@ -59,13 +94,13 @@ class Exported:
 
     graph: onnx.ModelProto
     longest: int
-    scores: dict[str, SiteScores]
+    scores: dict[str, _SiteScores]
     outputs: list[str]
     norms: dict[str, nn.Module]
     no_split: str = ""
 
 
-class EditedModel(nn.Module):
+class _EditedModel(nn.Module):
     """One forward pass of an opened model, with the edits of its heads as inputs.
 
     ``ids`` [1, query]; ``gates`` and ``means`` [site, head] and ``offsets`` [site, head, d_value]: a head delivers
@@ -86,7 +121,7 @@ class EditedModel(nn.Module):
 
         def observe(site: str, call: Call) -> Tensor:
             index, n_heads = self.names.index(site), call.q.shape[1]
-            z = _attend(call, scores_of(site, call), cuts, index)
+            z = _attend(call, _scores_of(site, call), cuts, index)
             gate, mean = (table[index, :n_heads][None, :, None, None] for table in (gates, means))
             z = gate * z + mean * z.mean(2, keepdim=True) + offsets[index, :n_heads, : z.shape[3]][None, :, None, :]
             kept[site] = (call.q[0], call.k[0], z[0], call.v[0].norm(dim=-1))
@@ -98,7 +133,7 @@ class EditedModel(nn.Module):
         return (logits[0], *ends(), *(part for name in self.names for part in kept[name]), *streams)
 
 
-def output_names(model: OpenModel, norms: Iterable[str] = ()) -> list[str]:
+def _output_names(model: OpenModel, norms: Iterable[str] = ()) -> list[str]:
     """The outputs in order: logits, the residual stream before and after the final norm, and four for every site.
 
     Then, where scores are split in the browser, the stream before and after the norm of each site.
@@ -112,7 +147,7 @@ def export(model: OpenModel) -> Exported:
     """The model as one graph; an ``ExportError`` says why where it cannot be one."""
     opened = _exportable(model)
     norms, no_split = _norms(opened)
-    edited, names = EditedModel(opened, norms).eval(), output_names(model, norms)
+    edited, names = _EditedModel(opened, norms).eval(), _output_names(model, norms)
     longest = min(LONGEST, model.shape.context or LONGEST)
     example = example_inputs(opened)
     scores = _site_scores(opened, example[0])
@@ -128,7 +163,7 @@ def export(model: OpenModel) -> Exported:
     except Exception as error:  # torch.export and its translation to ONNX fail with errors of many kinds
         raise ExportError(f"{model.shape.name} cannot be exported: {_first_line(error)}") from error
     assert made is not None
-    return Exported(without_origin(made.model_proto), longest, scores, names, norms, no_split)
+    return Exported(_without_origin(made.model_proto), longest, scores, names, norms, no_split)
 
 
 def _norms(model: HuggingFaceModel) -> tuple[dict[str, nn.Module], str]:
@@ -148,7 +183,7 @@ def example_inputs(model: OpenModel, length: int = 16) -> tuple[Tensor, ...]:
     return ids, gates, torch.zeros_like(gates), torch.zeros(len(sites), widest, deepest), torch.tensor([NO_CUT, NO_CUT])
 
 
-def without_origin(graph: onnx.ModelProto) -> onnx.ModelProto:
+def _without_origin(graph: onnx.ModelProto) -> onnx.ModelProto:
     """Take out what the exporter noted about the machine: stack traces with paths, names of modules."""
     for part in (graph, graph.graph):
         part.ClearField("doc_string")
@@ -185,11 +220,11 @@ def _require_packages() -> None:
         raise ExportError(HOW_TO_INSTALL)
 
 
-def _site_scores(model: OpenModel, ids: Tensor) -> dict[str, SiteScores]:
-    found: dict[str, SiteScores] = {}
+def _site_scores(model: OpenModel, ids: Tensor) -> dict[str, _SiteScores]:
+    found: dict[str, _SiteScores] = {}
 
     def observe(site: str, call: Call) -> Tensor:
-        found[site] = scores_of(site, call)
+        found[site] = _scores_of(site, call)
         return plain(call)
 
     with torch.no_grad():
@@ -197,16 +232,16 @@ def _site_scores(model: OpenModel, ids: Tensor) -> dict[str, SiteScores]:
     return found
 
 
-def scores_of(site: str, call: Call) -> SiteScores:
+def _scores_of(site: str, call: Call) -> _SiteScores:
     """The scale and softcap of a call; refused where its scores have more than these."""
     scores = call.scores
     if scores.bias is not None or scores.sinks is not None:
         what = "a bias on its scores" if scores.sinks is None else "learned sinks"
         raise ExportError(f"site {site} has {what}, which a site without Python does not compute")
-    return SiteScores(call.q.shape[3] ** -0.5 if scores.scale is None else scores.scale, scores.softcap)
+    return _SiteScores(call.q.shape[3] ** -0.5 if scores.scale is None else scores.scale, scores.softcap)
 
 
-def _attend(call: Call, how: SiteScores, cuts: Tensor, site: int) -> Tensor:
+def _attend(call: Call, how: _SiteScores, cuts: Tensor, site: int) -> Tensor:
     """z from q, k and v, without the arrows of this site that are knocked out."""
     n_heads, length = call.q.shape[1:3]
     k, v = (_for_every_head(part, n_heads) for part in (call.k, call.v))

@@ -18,18 +18,15 @@ import torch
 
 from headscope import __version__
 from headscope.app.export.html import STATIC, save_html
+from headscope.app.export.saved_explanations import EXAMPLES, stored_explanations
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.microscope import Session
 from headscope.app.pages.roles import model_title
-from headscope.app.publish.answer_groups import answer_groups, census_comparisons, written
-from headscope.app.publish.answers import stored_answers, stored_marks
-from headscope.app.publish.explanations import EXAMPLES, stored_explanations
+from headscope.app.publish.answers import answer_groups, census_comparisons, stored_answers, stored_marks, written
 from headscope.app.publish.graph import Exported, ExportError, export
-from headscope.app.publish.licence import Licence, licence_of, require
 from headscope.app.publish.one_file import one_file
-from headscope.app.publish.score_split import split_card
 from headscope.app.publish.verify import ASKED_FOR, GRAPH, TOLERANCE, Verified, verify
-from headscope.app.publish.weights import FILE, DType, Stored, attribution, store
+from headscope.app.publish.weights import FILE, DType, Stored, attribution, split_card, store
 from headscope.app.server import sandbox
 from headscope.app.wire import pack
 from headscope.errors import InputError
@@ -115,7 +112,7 @@ class PublishOptions:
 
 
 @dataclass
-class PublishedModelEntry:
+class _PublishedModelEntry:
     """One model of a site; without a folder it is there by its saved looks only, and ``why_not`` says why."""
 
     name: str
@@ -136,7 +133,7 @@ class Published:
     """A finished site: its folder, its models, and the sizes of its parts in bytes."""
 
     out: Path
-    models: list[PublishedModelEntry] = field(default_factory=list)
+    models: list[_PublishedModelEntry] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
 
 
@@ -193,8 +190,8 @@ def sizes_of(folder: Path) -> dict[str, int]:
 
 def _publish_model(
     scope: Scope, licence: Licence, options: PublishOptions, place: str, say: Say
-) -> PublishedModelEntry:
-    entry = PublishedModelEntry(scope.shape.name, model_title(scope), licence)
+) -> _PublishedModelEntry:
+    entry = _PublishedModelEntry(scope.shape.name, model_title(scope), licence)
     folder = options.out / place
     try:
         say(f"exporting {entry.title}")
@@ -246,7 +243,7 @@ def _describe(scope: Scope, exported: Exported, stored: Stored, verified: Verifi
     session, processor = Session(scope), scope.model.processor
     context = min(exported.longest, scope.shape.context or exported.longest)
     values, arrays = attribution(scope.model)
-    split = split_card(scope.model, exported, stored)
+    split, split_arrays = split_card(scope.model, exported, stored)
     card = {
         "model": session.model().model_copy(update={"context": context}),
         "roles": session.roles(),
@@ -255,14 +252,14 @@ def _describe(scope: Scope, exported: Exported, stored: Stored, verified: Verifi
         "longest": exported.longest,
         "texts": [processor.text_of(token) for token in range(scope.shape.vocabulary or 0)],
         "scores": {site: vars(scores) for site, scores in exported.scores.items()},
-        "tables": {name: table.to_dict() for name, table in stored.tables.items()},
+        "tables": stored.tables,
         "attribution": values,
-        "split": split.to_dict(),
+        "split": split,
         "hash": weight_hash(scope.model.model, torch.float32),
         "dtype": f"weights in {stored.dtype}",
         "verified": str(verified),
     }
-    (folder / "model.bin").write_bytes(pack(card, arrays | split.arrays))
+    (folder / "model.bin").write_bytes(pack(card, arrays | split_arrays))
     tokenizer = processor.tokenizer
     (folder / "tokenizer.json").write_text(tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
     (folder / "tokenizer_config.json").write_text('{"clean_up_tokenization_spaces": false}', encoding="utf-8")
@@ -336,3 +333,45 @@ def _write_answers(options: PublishOptions) -> dict[str, Any]:
         path.parent.mkdir(parents=True)
         path.write_bytes(census.archive())
     return {"answers": named, "groups": groups, "marks": store(stored_marks())}
+
+
+CARDS = ("MODEL_CARD.md", "README.md")
+UNKNOWN = "not stated"
+
+
+@dataclass(frozen=True)
+class Licence:
+    """A licence by its short name, and the place that states it. ``stated`` is False where nothing does."""
+
+    name: str
+    source: str
+    stated: bool
+
+
+def licence_of(name: str, folder: Path | None) -> Licence:
+    """What a model card beside the weights says; a hub name is its own source."""
+    source = name if folder is None or "/" in name else f"{name}, a folder of files"
+    if folder == EMBEDDED:
+        source = f"trained for headscope, and part of headscope {__version__}"
+    for path in () if folder is None else tuple(folder / card for card in CARDS):
+        if path.is_file():
+            found = _in_card(path.read_text(encoding="utf-8", errors="replace"))
+            if found:
+                return Licence(found, source, stated=True)
+    return Licence(UNKNOWN, source, stated=False)
+
+
+def require(licence: Licence, name: str, allowed: bool) -> None:
+    """Refuse to publish weights whose licence does not say that one may, unless the person says so."""
+    if not licence.stated and not allowed:
+        raise InputError(
+            f"{name} comes with no model card that states a licence, so headscope does not know that its weights "
+            "may be published; if you know that you may, say so with --i-may"
+        )
+
+
+def _in_card(text: str) -> str | None:
+    """``license:`` in the YAML block at the head of a model card."""
+    head = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
+    found = head and re.search(r"^license(?:_name)?:\s*['\"]?([\w.+-]+)", head[1], re.MULTILINE)
+    return None if not found or found[1].lower() in ("unknown", "other") else found[1]

@@ -58,7 +58,7 @@ class Verified:
         )
 
 
-class Session:
+class GraphSession:
     """A published graph, run here by onnxruntime as the browser runs it."""
 
     def __init__(self, folder: Path, scope: Scope, exported: Exported) -> None:
@@ -99,7 +99,7 @@ def verify(
     texts: Sequence[str] = TEXTS,
 ) -> Verified:
     """Run the files in this folder beside the model."""
-    session = Session(folder, scope, exported)
+    session = GraphSession(folder, scope, exported)
     probability = weight = edited = 0.0
     for text in texts:
         look = scope.look(text)
@@ -119,7 +119,7 @@ def gap(ours: NDArray[np.float32], theirs: Tensor) -> float:
     return float((torch.tensor(ours).double().softmax(-1) - theirs.double().softmax(-1)).abs().max())
 
 
-def _edits(look: Look, session: Session) -> list[tuple[list[Edit], dict[str, NDArray[Any]]]]:
+def _edits(look: Look, session: GraphSession) -> list[tuple[list[Edit], dict[str, NDArray[Any]]]]:
     """Each kind of edit, as Python's and as the graph's inputs: two heads off by zero and by mean, one arrow cut."""
     sites, last = list(look.shape.sites), len(look.tokens) - 1
     heads = [(0, 0), (len(sites) - 1, look.shape.sites[sites[-1]].n_heads - 1)]

@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
+from headscope.app.publish.graph import Exported, stream_before_sites
 from headscope.app.wire import Arrays, numbers
-from headscope.errors import HeadscopeError
-from headscope.heads.look.attribution import frozen_norm
+from headscope.attention.observer import Call, plain
+from headscope.errors import HeadscopeError, ModelError
 from headscope.models.protocol import OpenModel
+from headscope.models.structure.recorded_pass import stream_factor
+from headscope.models.structure.unembedding import frozen_norm
 
 if TYPE_CHECKING:
     import onnx
@@ -31,17 +36,16 @@ AFTER_NORM = "a norm stands after W_O here, which this site cannot hold at its v
 
 @dataclass(frozen=True)
 class Stored:
-    """A graph without its weights, the weights, where each of them begins, and the largest rounding error."""
+    """A graph without its weights, the weights, and where each of them begins."""
 
     graph: onnx.ModelProto
     weights: bytes
-    tables: dict[str, Table]
-    error: float
+    tables: dict[str, StoredMatrix]
     dtype: DType
 
 
 @dataclass(frozen=True)
-class Table:
+class StoredMatrix:
     """A matrix in the file: its first byte, its shape, and whether it lies there transposed."""
 
     offset: int
@@ -49,35 +53,27 @@ class Table:
     dtype: DType
     transposed: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        return vars(self) | {"shape": list(self.shape)}
-
 
 class _File:
     """Bytes of tables, one after another."""
 
     def __init__(self, dtype: DType) -> None:
-        self.dtype, self.parts, self.size, self.error = dtype, list[bytes](), 0, 0.0
+        self.dtype, self.parts, self.size = dtype, list[bytes](), 0
 
-    def add(self, table: NDArray[np.float32]) -> Table:
-        """Store a table, and note how far rounding moves its numbers."""
-        stored = table.astype(self.dtype)
-        self.error = max(self.error, float(np.abs(stored.astype(np.float32) - table).max()))
-        return Table(self._write(stored), table.shape, self.dtype)
-
-    def _write(self, numbers: NDArray[Any]) -> int:
-        written = numbers.tobytes()
+    def add(self, table: NDArray[np.float32]) -> StoredMatrix:
+        """Store a table, rounded to the file's precision."""
+        written = table.astype(self.dtype).tobytes()
         begins, padding = self.size, -len(written) % ALIGNED
         self.parts += [written, bytes(padding)]
         self.size += len(written) + padding
-        return begins
+        return StoredMatrix(begins, table.shape, self.dtype)
 
 
 def store(graph: onnx.ModelProto, model: OpenModel, dtype: DType = "float16") -> Stored:
     """Move every weight of the graph into the file, in this precision."""
     from onnx import numpy_helper
 
-    file, moved = _File(dtype), dict[str, Table]()
+    file, moved = _File(dtype), dict[str, StoredMatrix]()
     arrays: dict[str, NDArray[np.float32]] = {}
     for weight in graph.graph.initializer:
         if weight.data_type == 1 and np.prod(weight.dims) >= SMALLEST:  # 1: float32
@@ -88,7 +84,7 @@ def store(graph: onnx.ModelProto, model: OpenModel, dtype: DType = "float16") ->
     for name, wanted in _read_by_heads(model).items():
         found = _found(wanted, arrays, moved)
         tables |= {} if found is None else {name: found}  # a part of a larger matrix is not sent twice
-    return Stored(graph, b"".join(file.parts), tables, file.error, dtype)
+    return Stored(graph, b"".join(file.parts), tables, dtype)
 
 
 def _wanted(model: OpenModel) -> dict[str, NDArray[np.float32]]:
@@ -115,8 +111,8 @@ def _read_by_heads(model: OpenModel) -> dict[str, NDArray[np.float32]]:
 
 
 def _found(
-    wanted: NDArray[np.float32], arrays: dict[str, NDArray[np.float32]], moved: dict[str, Table]
-) -> Table | None:
+    wanted: NDArray[np.float32], arrays: dict[str, NDArray[np.float32]], moved: dict[str, StoredMatrix]
+) -> StoredMatrix | None:
     """The same numbers among the graph's own weights, which its exporter renames and transposes."""
     for name, array in arrays.items():
         for turned in (False, True):
@@ -126,7 +122,7 @@ def _found(
     return None
 
 
-def _point_outside(graph: onnx.ModelProto, moved: dict[str, Table]) -> None:
+def _point_outside(graph: onnx.ModelProto, moved: dict[str, StoredMatrix]) -> None:
     """Replace these weights by references into the file, each with the steps that widen it to float32.
 
     The runtime takes these steps once, when a session begins: all that they read is constant.
@@ -143,7 +139,7 @@ def _point_outside(graph: onnx.ModelProto, moved: dict[str, Table]) -> None:
         old.extend(new)
 
 
-def _widened(name: str, table: Table) -> tuple[list[onnx.TensorProto], list[onnx.NodeProto]]:
+def _widened(name: str, table: StoredMatrix) -> tuple[list[onnx.TensorProto], list[onnx.NodeProto]]:
     """A weight as it is stored, and the steps that make float32 of it."""
     from onnx import TensorProto, helper
 
@@ -179,7 +175,8 @@ def attribution(model: OpenModel) -> tuple[dict[str, Any], Arrays]:
                 values["why_not"] = f"site {site}: {AFTER_NORM}"
         unembedding = model.unembedding()
         values["note"] = unembedding.note
-        values["scales"] = {site: model.residual_scale(site) for site in model.shape.sites}
+        if not values["why_not"]:
+            values["scales"] = {site: stream_factor(model, site) for site in model.shape.sites}
         signs = torch.ones(model.shape.d_model)
         signs[1::2] = -1
         gain, values["centred"] = frozen_norm(unembedding.norm, signs)
@@ -198,3 +195,78 @@ def _at_zero(norm: torch.nn.Module | None, width: int) -> torch.Tensor:
     with torch.no_grad():
         made: torch.Tensor = norm(torch.zeros(1, 1, width).to(like))
     return made[0, 0]
+
+
+Rotary = Literal["none", "half"]
+TOLERANCE = 1e-4  # of the largest number of q or k
+PROBE = 16  # tokens
+
+
+def split_card(model: OpenModel, exported: Exported, stored: Stored) -> tuple[dict[str, Any], Arrays]:
+    """How the page splits scores, checked against q and k of a few tokens; or why it does not."""
+    values, arrays = {"why_not": exported.no_split, "rotary": "none", "centred": False}, Arrays()
+    if exported.no_split:
+        return values, arrays
+    try:
+        for name in (f"{matrix} {site}" for site in exported.norms for matrix in ("W_Q", "W_K", "W_O")):
+            if name not in stored.tables:
+                raise ModelError(f"{name} is no matrix by itself in this model")
+        forms = {_describe(arrays, model, site, norm) for site, norm in exported.norms.items()}
+        if len(forms) != 1:
+            raise ModelError("its sites read the stream in several ways")
+    except HeadscopeError as why:
+        return values | {"why_not": str(why)}, Arrays()
+    rotary, centred = forms.pop()
+    return values | {"rotary": rotary, "centred": centred}, arrays
+
+
+def _describe(arrays: Arrays, model: OpenModel, site: str, norm: nn.Module) -> tuple[Rotary, bool]:
+    signs = torch.ones(model.shape.d_model)
+    signs[1::2] = -1
+    gain, centred = frozen_norm(norm, signs)
+    arrays[f"gain {site}"] = numbers(gain)
+    states = _probe(model, site, norm)
+    rotary: set[Rotary] = set()
+    for side, weight in (("q", model.query_weight(site)), ("k", model.key_weight(site))):
+        made = torch.einsum("td,hdm->htm", states["normed"].double(), weight.detach().double())
+        rotary.add(_rotary(made, states[side].double(), site, side))
+    if len(rotary) != 1:
+        raise ModelError(f"site {site}: its q and k are rotated differently")
+    return rotary.pop(), centred
+
+
+def _probe(model: OpenModel, site: str, norm: nn.Module) -> dict[str, Tensor]:
+    """The normed stream, q and k of one site on a few tokens."""
+    kept: dict[str, Tensor] = {}
+
+    def observe(name: str, call: Call) -> Tensor:
+        if name == site:
+            kept.update(q=call.q[0], k=call.k[0])
+        return plain(call)
+
+    ids = torch.arange(PROBE)[None] % (model.shape.vocabulary or 2)
+    with torch.no_grad(), stream_before_sites({site: norm}) as seen:
+        model.run({"input_ids": ids}, observe)
+    return kept | {"normed": seen[site][1]}
+
+
+def _rotary(
+    made: Float[Tensor, "head query d_head"], own: Float[Tensor, "head query d_head"], site: str, side: str
+) -> Rotary:
+    """Which rotation turns what a projection makes into a model's own q or k."""
+    turned = {"none": made, "half": made if made.shape[2] % 2 else _rotated_halves(made, own)}
+    limit = TOLERANCE * float(own.abs().max())
+    for name in ("none", "half"):
+        if float((turned[name] - own).abs().max()) <= limit:
+            return name
+    raise ModelError(f"site {site}: more than a rotation lies between its projection and its {side}")
+
+
+def _rotated_halves(
+    made: Float[Tensor, "head query d_head"], own: Float[Tensor, "head query d_head"]
+) -> Float[Tensor, "head query d_head"]:
+    """Rotate pairs of numbers half a head apart, by the angles at each position that come nearest to ``own``."""
+    (x, y), (u, v) = made.chunk(2, -1), own.chunk(2, -1)
+    size = (x * x + y * y).sum(0).clamp(min=1e-30)
+    cosine, sine = (x * u + y * v).sum(0) / size, (x * v - y * u).sum(0) / size
+    return torch.cat((x * cosine - y * sine, y * cosine + x * sine), -1)

@@ -50,7 +50,7 @@
     python = await self.loadPyodide({
       indexURL: BASE,
       lockFileContents: lock,
-      jsglobals: { Object, Array, setTimeout, clearTimeout, setInterval, clearInterval, console: { log() {}, warn() {}, error() {} } },
+      jsglobals: { Object, Array, console: { log() {}, warn() {}, error() {} } },
       stdout: (line) => write(`${line}\n`),
       stderr: (line) => write(`${line}\n`),
     });

@@ -16,17 +16,16 @@ from headscope.app.pages.film import Films
 from headscope.app.server import sandbox
 from headscope.app.server.errors import add_error_handlers
 from headscope.app.server.guard import Guard
-from headscope.app.server.join import Join
-from headscope.app.server.routes import census, classroom, explain, lab, learn, media, microscope, models
-from headscope.app.server.token import Token
-from headscope.app.server.worker import Worker
+from headscope.app.server.routes import census, classroom, lab, learn, microscope, models
+from headscope.app.server.token import AccessToken, Join
+from headscope.app.server.worker import RequestWorker
 
 STATIC = Path(__file__).parents[1] / "static"
 
 
 def application(
     registry: ModelRegistry,
-    token: Token | None = None,
+    token: AccessToken | None = None,
     censuses: Censuses | None = None,
     films: Films | None = None,
     held: Classroom | None = None,
@@ -34,11 +33,9 @@ def application(
     """The web application for these models; with a token, requests without it are refused. ``held`` is a class."""
     app = FastAPI(title="headscope", version=__version__, docs_url=None, redoc_url=None)
     add_error_handlers(app)
-    worker = Worker(registry)
+    worker = RequestWorker(registry)
     app.include_router(models.routes(worker))
     app.include_router(microscope.routes(worker))
-    app.include_router(explain.routes(worker))
-    app.include_router(media.routes(worker))
     app.include_router(lab.routes(worker))
     app.include_router(learn.routes(worker, films or Films(), held))
     app.include_router(classroom.routes(worker, held))

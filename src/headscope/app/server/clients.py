@@ -1,18 +1,146 @@
-"""Tell clients apart: one cookie per browser, signed by this server."""
+"""Tell clients apart by a signed cookie, and limit what each sends: bodies, all bodies together, requests per second.
+
+A class of 64 behind one address must not notice the limit. Opening the page is about sixteen requests, so a class that
+opens it at once makes a thousand; afterwards dragging makes about ten per second. So an address may make 2,048 at
+once and 640 per second: less than a program in a loop makes, more than a class does.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
+import re
 import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from http import HTTPStatus
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.types import Scope
+from starlette.types import Message, Receive, Scope
 
-from headscope.app.server.limits import RateLimiter
+from headscope.app.lru import LRU
 
 NEW_AT_ONCE, NEW_PER_SECOND = 256.0, 1.0  # clients of one address: a class may arrive at once
 _STATE = "headscope.client"
+
+MAX_BODY = 8 * 2**20  # bytes: a million characters as JSON, up to six bytes each, and some more
+SMALL_BODY = 64 * 2**10  # bytes: always taken
+MOST_STRUCTURE = 512 * 2**10  # bytes of a larger body outside its strings: eight targets of all arrows between 64 words
+HELD_BODIES = 256 * 2**20  # bytes of all larger bodies together, from their headers until their answer
+BODY_TIMEOUT = 30.0  # seconds
+PER_SECOND = 640.0
+AT_ONCE = 2_048.0
+TOO_LARGE = f"a request holds at most {MAX_BODY // 2**20} MiB; send a shorter text"
+TOO_MANY = "too many long texts are being sent to this server at once; try again in a moment"
+NO_LIST = f"apart from texts and files, a request holds at most {MOST_STRUCTURE // 2**10} KiB, in UTF-8; send less"
+ADDRESSES = 4_096  # counted at a time; the least recent one is dropped
+
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+
+
+class RateLimiter:
+    """A token bucket per address."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, at_once: float = AT_ONCE, per_second: float = PER_SECOND
+    ) -> None:
+        self._clock, self._at_once, self._per_second = clock, at_once, per_second
+        self._buckets: LRU[str, tuple[float, float]] = LRU(ADDRESSES)
+
+    def allow(self, address: str) -> bool:
+        """Whether an address may do this once more, which is counted."""
+        now = self._clock()
+        left, then = self._buckets.get(address, (self._at_once, now))
+        left = min(self._at_once, left + (now - then) * self._per_second)
+        self._buckets[address] = (max(0.0, left - 1), now)
+        return left >= 1
+
+    def take_back(self, address: str) -> None:
+        """Do not count what was just allowed."""
+        left, then = self._buckets[address]
+        self._buckets[address] = (left + 1, then)
+
+
+class HeldBodies:
+    """How many bytes the larger bodies of the requests under way have announced, until their answers begin."""
+
+    def __init__(self) -> None:
+        self._held: list[int] = []
+
+    @contextmanager
+    def holding(self, size: int) -> Iterator[Callable[[], None]]:
+        """Count a body until what is yielded is called; a large one that does not fit beside the others is refused."""
+        if size <= SMALL_BODY:
+            yield lambda: None
+            return
+        if sum(self._held) + size > HELD_BODIES:
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, TOO_MANY)
+        self._held.append(size)
+        with ExitStack() as stack:
+            stack.callback(self._held.remove, size)
+            yield stack.close
+
+
+async def whole_body(scope: Scope, receive: Receive) -> Receive:
+    """Read the whole body within the limits; return a ``receive`` that delivers it."""
+    if scope["method"] in ("GET", "HEAD"):
+        return receive
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT):
+            body = await _read(receive)
+    except TimeoutError:
+        message = f"the request did not arrive within {BODY_TIMEOUT:.0f} seconds; send it again"
+        raise HTTPException(HTTPStatus.REQUEST_TIMEOUT, message) from None
+    if body is None:
+        return _disconnected
+    if len(body) > SMALL_BODY:
+        _check_structure(body)
+    delivered = False
+
+    async def deliver() -> Message:
+        nonlocal delivered
+        if delivered:
+            return await receive()
+        delivered = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return deliver
+
+
+async def _read(receive: Receive) -> bytes | None:
+    """The body; None when the client disconnected before its end."""
+    body, more = bytearray(), True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        if len(body) > MAX_BODY:
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, TOO_LARGE)
+        more = message.get("more_body", False)
+    return bytes(body)
+
+
+def _check_structure(body: bytes) -> None:
+    """Refuse a large body that is not mostly text: a list of four million numbers takes minutes to check.
+
+    In UTF-16, which JSON may be in too, strings would be found in other places than they are.
+    """
+    outside, end = 0, 0
+    for found in _STRING.finditer(body):
+        outside += found.start() - end + 2
+        end = found.end()
+        if outside > MOST_STRUCTURE:
+            break
+    if outside + len(body) - end > MOST_STRUCTURE or b"\0" in body:
+        raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, NO_LIST)
+
+
+async def _disconnected() -> Message:
+    return {"type": "http.disconnect"}
 
 
 def client_id(request: Request) -> str:

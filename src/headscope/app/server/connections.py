@@ -7,22 +7,17 @@ and idle ones. A browser opens an idle one again when it needs it.
 from __future__ import annotations
 
 import asyncio
-from http import HTTPStatus
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
-
-from headscope.app.server.errors import problem_response
 
 CONNECTIONS = 1_024  # a browser opens six, and a class is 64 of them
 PER_ADDRESS = 512
 HEADER_TIMEOUT = 10.0  # seconds until a request's headers are complete
 READ_TIMEOUT = 15.0  # seconds in which a client takes at least READ_PART of its answer
 READ_PART = 64 * 2**10  # bytes
-UNREAD = 256 * 2**20  # bytes of all answers that wait to be read; the largest one is dropped
 PIPELINED = 64 * 2**10  # bytes of later requests that are kept while one is answered
-NO_CHUNKS = "send the body's Content-Length; chunks are not taken"
 
 
 class LimitedConnection(H11Protocol):
@@ -30,7 +25,6 @@ class LimitedConnection(H11Protocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.conn = _NoChunks(h11.SERVER)
         self.opened = self.loop.time()
         self._headers_due: asyncio.TimerHandle | None = None
         self._reading_due: asyncio.TimerHandle | None = None
@@ -77,9 +71,6 @@ class LimitedConnection(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        waiting = [other for other in self._all() if other.unread]
-        if sum(other.unread for other in waiting) > UNREAD:
-            max(waiting, key=lambda other: other.unread).transport.abort()
         if self._reading_due is None:
             self._expect_reading()
 
@@ -90,20 +81,6 @@ class LimitedConnection(H11Protocol):
             self._reading_due = None
         if self._next_waits:
             self.on_response_complete()
-
-    def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP request, or one in chunks, as other requests are refused."""
-        chunked = getattr(self.conn, "chunked", False)
-        status = HTTPStatus.LENGTH_REQUIRED if chunked else HTTPStatus.BAD_REQUEST
-        answer = problem_response("Refused", NO_CHUNKS if chunked else msg, status)
-        headers = [*answer.raw_headers, (b"connection", b"close")]
-        for event in (
-            h11.Response(status_code=status, headers=headers),
-            h11.Data(bytes(answer.body)),
-            h11.EndOfMessage(),
-        ):
-            self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
 
     @property
     def unread(self) -> int:
@@ -130,19 +107,6 @@ class LimitedConnection(H11Protocol):
                 self._expect_reading()
 
         self._reading_due = self.loop.call_later(READ_TIMEOUT, check)
-
-
-class _NoChunks(h11.Connection):
-    """Refuse chunked bodies before they are parsed: a million chunks of one byte cost seconds."""
-
-    chunked = False
-
-    def next_event(self) -> Any:
-        event = super().next_event()
-        if isinstance(event, h11.Request) and any(name == b"transfer-encoding" for name, _ in event.headers):
-            self.chunked = True
-            raise h11.RemoteProtocolError(NO_CHUNKS)
-        return event
 
 
 def _close_oldest(connections: list[LimitedConnection]) -> bool:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from http import HTTPStatus
@@ -45,7 +44,7 @@ class ReaderLeftError(BaseException):
     """The client has disconnected. Not an ``Exception``: nothing on the way may take it for an error of the model."""
 
 
-class BeginAgainError(BaseException):
+class _BeginAgainError(BaseException):
     """A request turned out to be long while as many long ones as may have begun: it waits, and begins again."""
 
 
@@ -100,7 +99,7 @@ class FairQueue:
             doing.add_done_callback(lambda done: done.cancelled() or done.exception())
             try:
                 return await asyncio.shield(doing)
-            except BeginAgainError:
+            except _BeginAgainError:
                 turn.kind, turn.stopped, turn.used = "long", False, 0.0
             except asyncio.CancelledError:
                 self.leave(turn)
@@ -139,20 +138,10 @@ class FairQueue:
     def _enter(self, turn: Turn) -> None:
         with self._lock:
             if len(self._waiting) >= LINE:
-                self._make_room(turn.client)
+                raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, FULL)
             self._wait(turn)
             if self._running is None:
                 self._grant()
-
-    def _make_room(self, client: str) -> None:
-        """Refuse the newest request of the client that has the most waiting: that may be this one."""
-        waiting = Counter(turn.client for turn in self._waiting if not turn.begun)
-        largest, most = waiting.most_common(1)[0]
-        if waiting[client] + 1 >= most:
-            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, FULL)
-        newest = [turn for turn in self._waiting if turn.client == largest and not turn.begun][-1]
-        self._waiting.remove(newest)
-        newest.granted.set_exception(HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, FULL))
 
     def _hold(self, turn: Turn, work: Callable[[], Result]) -> Result:
         """Run the work in this thread; it may pause where it reports its progress, and between layers."""
@@ -172,7 +161,7 @@ class FairQueue:
             others = {other.client for other in self._begun if other is not turn}
             if not turn.long and (len(self._begun) >= LONG_AT_ONCE or turn.client in others):
                 turn.stopped = True
-                raise BeginAgainError
+                raise _BeginAgainError
             self._account(turn)
             turn.kind, turn.begun = "long", True
             if turn not in self._begun:

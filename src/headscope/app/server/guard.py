@@ -16,13 +16,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headscope.app.server import limits, sandbox
-from headscope.app.server.clients import Clients, client_id
-from headscope.app.server.connections import NO_CHUNKS
+from headscope.app.server import clients, sandbox
+from headscope.app.server.clients import MAX_BODY, TOO_LARGE, Clients, HeldBodies, RateLimiter, whole_body
 from headscope.app.server.errors import problem_response
-from headscope.app.server.join import Join
-from headscope.app.server.limits import MAX_BODY, TOO_LARGE, HeldBodies, RateLimiter, whole_body
-from headscope.app.server.token import Token
+from headscope.app.server.token import AccessToken, Join
 
 HOST = "127.0.0.1"
 SAFE = ("GET", "HEAD")
@@ -50,15 +47,16 @@ HEADERS = {
         )
     ),
 }
+NO_CHUNKS = "send the body's Content-Length; chunks are not taken"
 INTERNAL_ERROR = "the server failed on this request; the terminal it runs in shows the error"
 
 
 class Guard:
     """Middleware that refuses requests before the application. Plain ASGI, so that disconnects stay visible to it."""
 
-    def __init__(self, app: ASGIApp, token: Token | None = None, join: Join | None = None) -> None:
+    def __init__(self, app: ASGIApp, token: AccessToken | None = None, join: Join | None = None) -> None:
         self.app, self.token, self.join = app, token, join
-        self.limiter = RateLimiter(at_once=limits.AT_ONCE, per_second=limits.PER_SECOND)
+        self.limiter = RateLimiter(at_once=clients.AT_ONCE, per_second=clients.PER_SECOND)
         self.clients, self.bodies = Clients(), HeldBodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -93,8 +91,7 @@ class Guard:
             first_visit = self._check(Request(scope))
             if first_visit is None:
                 cookie = self.clients.identify(scope)
-                request = Request(scope)
-                async with self.bodies.holding(client_id(request), _length(request)) as release:
+                with self.bodies.holding(_length(Request(scope))) as release:
                     await self.app(scope, await whole_body(scope, receive), send_with_headers)
             else:
                 await first_visit(scope, receive, send_with_headers)
@@ -115,9 +112,9 @@ class Guard:
                 HTTPStatus.TOO_MANY_REQUESTS, "too many requests at once from this address; wait a second"
             )
         if self.token is None:
-            check_host(request)
-        check_origin(request)
-        check_content(request)
+            _check_host(request)
+        _check_origin(request)
+        _check_content(request)
         if self.token is None:
             return None
         first_visit = self.token.set_cookie(request)
@@ -128,7 +125,7 @@ class Guard:
         return first_visit
 
 
-def check_host(request: Request) -> None:
+def _check_host(request: Request) -> None:
     """Refuse a Host header other than localhost or a loopback address: it may be DNS rebinding."""
     name = request.headers.get("host", "")
     found = _NAME.fullmatch(name)
@@ -137,7 +134,7 @@ def check_host(request: Request) -> None:
         raise HTTPException(HTTPStatus.BAD_REQUEST, message)
 
 
-def check_origin(request: Request) -> None:
+def _check_origin(request: Request) -> None:
     """Refuse cross-origin requests; a link on another site may open the page, and nothing more."""
     headers = request.headers
     origin = headers.get("origin")
@@ -151,7 +148,7 @@ def check_origin(request: Request) -> None:
         raise HTTPException(HTTPStatus.FORBIDDEN, message)
 
 
-def check_content(request: Request) -> None:
+def _check_content(request: Request) -> None:
     """Refuse large bodies, and all but JSON: a form on another site can post text without a preflight, but not JSON."""
     headers = request.headers
     if "transfer-encoding" in headers:

@@ -20,9 +20,8 @@ from headscope.app.pages.film import Films
 from headscope.app.server.application import application
 from headscope.app.server.connections import LimitedConnection
 from headscope.app.server.guard import HOST, is_loopback
-from headscope.app.server.join import PATH
 from headscope.app.server.routes.classroom import TEACHER_PATH
-from headscope.app.server.token import PARAMETER, Token
+from headscope.app.server.token import PARAMETER, PATH, AccessToken
 from headscope.errors import InputError
 
 SHUTDOWN_TIMEOUT = 5  # seconds for running requests when the server is stopped
@@ -77,7 +76,7 @@ def serve(
     """Serve the page until interrupted."""
     port = free_port(options.port, options.host)
     held = Classroom(lambda: lessons.contents().lessons) if options.classroom else None
-    token = None if options.local and held is None else Token()
+    token = None if options.local and held is None else AccessToken()
     sys.stderr.write(announcement(options, port, token, held))
     if options.open_browser:
         page = address(_reachable_here(options.host), port, token, held)
@@ -88,7 +87,7 @@ def serve(
     uvicorn.run(application(registry, token, censuses, films, held), host=options.host, port=port, **UVICORN)
 
 
-def announcement(options: ServeOptions, port: int, token: Token | None, held: Classroom | None = None) -> str:
+def announcement(options: ServeOptions, port: int, token: AccessToken | None, held: Classroom | None = None) -> str:
     """The address to print in the terminal."""
     if token is None:
         return f"The microscope is at {address(options.host, port)} (Ctrl+C stops it).\n"
@@ -106,7 +105,7 @@ def announcement(options: ServeOptions, port: int, token: Token | None, held: Cl
     )
 
 
-def address(host: str, port: int, token: Token | None = None, held: Classroom | None = None) -> str:
+def address(host: str, port: int, token: AccessToken | None = None, held: Classroom | None = None) -> str:
     """The address of the page; of the teacher's page where a class is held."""
     named = f"[{host}]" if ":" in host else host
     page = "" if held is None else f"{TEACHER_PATH[1:]}?key={held.teacher}"

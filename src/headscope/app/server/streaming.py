@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable
 from functools import reduce
 from operator import or_
 from typing import Any, Literal
@@ -17,44 +17,14 @@ from headscope.app.pages.schema import Emit, Problem
 from headscope.app.server.clients import client_id
 from headscope.app.server.errors import without_paths
 from headscope.app.server.fair_queue import FairQueue, ReaderLeftError, Turn
-from headscope.app.server.worker import DISCONNECTED, Worker, container_of, without_panic
+from headscope.app.server.worker import DISCONNECTED, RequestWorker, container_of
 from headscope.app.wire import Arrays, pack
-from headscope.errors import HeadscopeError, InputError
+from headscope.errors import HeadscopeError
 
 Work = Callable[[Emit], None]
-MOST_FRAMES = 4_096  # that wait to be sent; a client that takes none has gone
-UNSENT = 64 * 2**20  # bytes of all streams' frames that wait to be sent; the stream with the most is ended
-TOO_SLOW = "too many results wait to be read by those who asked for them, most of them these; ask again"
-
-
-class Frames(asyncio.Queue[bytes | Exception | None]):
-    """The frames of one stream that wait to be sent, and their size in bytes."""
-
-    size, ended = 0, False
-
-    def _put(self, item: bytes | Exception | None) -> None:
-        super()._put(item)
-        self.size += len(item) if isinstance(item, bytes) else 0
-
-    def _get(self) -> bytes | Exception | None:
-        item: bytes | Exception | None = super()._get()
-        self.size -= len(item) if isinstance(item, bytes) else 0
-        return item
-
-    def add(self, frame: bytes, streams: Collection[Frames]) -> None:
-        """Add a frame; where those of all streams are too much together, end the one that holds the most."""
-        if self.ended:
-            return
-        self.put_nowait(frame)
-        while sum(each.size for each in streams) > UNSENT:
-            max(streams, key=lambda each: each.size).end()
-
-    def end(self) -> None:
-        """Drop what waits, and send an error instead."""
-        self.ended = True
-        while not self.empty():
-            self.get_nowait()
-        self.put_nowait(InputError(TOO_SLOW))
+Queue = asyncio.Queue[bytes | Exception | None]
+"""Frames, and what ends them: an error, or None."""
+MOST_FRAMES = 4_096  # of a stream that wait to be sent; a client that takes none has gone
 
 
 class ProblemFrame(Problem):
@@ -74,21 +44,20 @@ def stream_of(*models: Any) -> dict[str, Any]:
     return container_of(reduce(or_, models, ProblemFrame))
 
 
-async def stream(worker: Worker, queue: FairQueue, request: Request, work: Work) -> Response:
+async def stream(worker: RequestWorker, queue: FairQueue, request: Request, work: Work) -> Response:
     """The work's frames. An error before the first one is an ordinary error response; later it is the last frame."""
-    loop, frames, turn = asyncio.get_running_loop(), Frames(), Turn(client_id(request), kind="long")
-    worker.streams.add(frames)
+    loop, frames, turn = asyncio.get_running_loop(), Queue(), Turn(client_id(request), kind="long")
 
     def emit(frame: Any, arrays: Arrays) -> None:
-        if turn.left or frames.ended or frames.qsize() > MOST_FRAMES:
+        if turn.left or frames.qsize() > MOST_FRAMES:
             raise ReaderLeftError
-        loop.call_soon_threadsafe(frames.add, _framed(frame, arrays), worker.streams)
+        loop.call_soon_threadsafe(frames.put_nowait, _framed(frame, arrays))
 
     async def run() -> None:
         end: Exception | None = None
         try:
             async with worker.watching(queue, turn, request):
-                await queue.run(turn, lambda: without_panic(lambda: work(emit)))
+                await queue.run(turn, lambda: work(emit))
         except ReaderLeftError:
             pass
         except Exception as error:  # sent to the client below
@@ -105,7 +74,7 @@ async def stream(worker: Worker, queue: FairQueue, request: Request, work: Work)
 
 
 async def _sent(
-    first: bytes, frames: Frames, leave: Callable[[], None], task: asyncio.Task[None]
+    first: bytes, frames: Queue, leave: Callable[[], None], task: asyncio.Task[None]
 ) -> AsyncIterator[bytes]:
     try:
         yield first

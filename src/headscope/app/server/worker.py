@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import torch
 from fastapi import Request
@@ -21,7 +21,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from headscope.app.model_registry import ModelRegistry
-from headscope.app.pages.microscope import LONG_REQUEST, LookRequest, Progress, Session
+from headscope.app.pages.microscope import LONG_REQUEST, LookRequest, RequestProgress, Session
 from headscope.app.pages.schema import Problem
 from headscope.app.server.clients import client_id
 from headscope.app.server.fair_queue import FairQueue, Kind, ReaderLeftError, Turn
@@ -49,7 +49,7 @@ def container_of(model: Any) -> dict[str, Any]:
     return {"response_class": ContainerResponse, "response_model": None, "responses": responses}
 
 
-class Worker:
+class RequestWorker:
     """Run work on models, each with a queue of its own; other work than reading files has a queue for each kind."""
 
     def __init__(self, registry: ModelRegistry) -> None:
@@ -57,8 +57,6 @@ class Worker:
         self.training, self.comparing, self.opening, self.counting = (FairQueue() for _ in range(4))
         self.lessons, self.censuses, self.films, self.reports = (FairQueue() for _ in range(4))
         self._queues: WeakKeyDictionary[Session, FairQueue] = WeakKeyDictionary()
-        self.streams: WeakSet[Any] = WeakSet()
-        """The frames of each stream that is being sent."""
         self._under_way: Counter[str] = Counter()
         self._turns: dict[tuple[str, str], tuple[FairQueue, Turn]] = {}
 
@@ -71,8 +69,8 @@ class Worker:
     ) -> Result | Response:
         """The result of work on a model, or an empty response when the client has disconnected."""
         session = self.registry.session(model, client_id(request))
-        queue = self._queues.setdefault(session, FairQueue())
-        return await self._take(queue, Turn(client_id(request), kind), request, lambda: _run(work, session))
+        queue = self._queues.get(session) or self._queues.setdefault(session, FairQueue())
+        return await self.run_in(queue, request, lambda: _run(work, session), kind)
 
     async def run_packed(
         self,
@@ -89,16 +87,12 @@ class Worker:
         self, queue: FairQueue, request: Request, work: Callable[[], Result], kind: Kind = "long"
     ) -> Result | Response:
         """Run work in a queue while the client is there."""
-        return await self._take(queue, Turn(client_id(request), kind), request, work)
-
-    async def _take(
-        self, queue: FairQueue, turn: Turn, request: Request, work: Callable[[], Result]
-    ) -> Result | Response:
+        turn = Turn(client_id(request), kind)
         if await request.is_disconnected():
             return Response(status_code=DISCONNECTED)
         try:
             async with self.watching(queue, turn, request):
-                return await queue.run(turn, lambda: without_panic(work))
+                return await queue.run(turn, work)
         except ReaderLeftError:
             return Response(status_code=DISCONNECTED)
 
@@ -109,13 +103,13 @@ class Worker:
         found = await self.run_in(queue, request, lambda: pack(*work()), kind)
         return found if isinstance(found, Response) else ContainerResponse(found)
 
-    def progress(self, request: Request, name: str) -> Progress:
+    def progress(self, request: Request, name: str) -> RequestProgress:
         """How far a client's request is: the one of this name, or its latest."""
         queue, turn = self._turns.get((client_id(request), name), (None, None))
         if queue is None or turn is None:
-            return Progress()
+            return RequestProgress()
         what, done, total = turn.progress
-        return Progress(what=what, done=done, total=total, place=queue.place(turn))
+        return RequestProgress(what=what, done=done, total=total, place=queue.place(turn))
 
     @asynccontextmanager
     async def watching(self, queue: FairQueue, turn: Turn, request: Request) -> AsyncIterator[None]:
@@ -143,17 +137,6 @@ async def _leave_on_disconnect(queue: FairQueue, turn: Turn, request: Request) -
     while (await request.receive())["type"] != "http.disconnect":
         pass
     queue.leave(turn)
-
-
-def without_panic(work: Callable[[], Result]) -> Result:
-    """The result of the work. A panic of a library in Rust (a tokenizer's) is no ``Exception``; it becomes an error."""
-    try:
-        return work()
-    except BaseException as panic:
-        if type(panic).__module__ != "pyo3_runtime":
-            raise
-        first = str(panic).partition("\n")[0][:200]
-        raise InputError(f"a library that reads the text failed on it ({first}); try another text or model") from None
 
 
 def threads_for(session: Session) -> int:

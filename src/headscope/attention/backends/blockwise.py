@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -17,10 +18,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headscope.attention.mass import Band, matches
 from headscope.attention.observation import Distance, PerRow, Rows, Statistic, Strongest
 from headscope.attention.progress import pause_point
-from headscope.attention.questions import Question, plan
+from headscope.attention.questions import Band, Question, matches, plan
 from headscope.attention.scores import Scores
 
 TILE = 64
@@ -152,18 +152,15 @@ class _Sums:
 
     @classmethod
     def empty(cls, inputs: _Inputs, questions: Mapping[str, Question], statistics: Set[Statistic]) -> _Sums:
-        shape = inputs.q.shape[:3]
-
-        def blank(dtype: torch.dtype = inputs.q.dtype) -> Tensor:
-            return torch.empty(shape, dtype=dtype, device=inputs.q.device)
-
+        shape, (dtype, device) = inputs.q.shape[:3], (inputs.q.dtype, inputs.q.device)
+        blank = partial(torch.empty, shape, dtype=dtype, device=device)
         return cls(
-            output=torch.empty(*shape, inputs.v.shape[-1], dtype=inputs.q.dtype, device=inputs.q.device),
+            output=torch.empty(*shape, inputs.v.shape[-1], dtype=dtype, device=device),
             shift=blank(),
             total=blank(),
             expected=blank() if "entropy" in statistics else None,
             distance=Distance(blank(), blank()) if "distance" in statistics else None,
-            strongest=blank(torch.long) if "strongest" in statistics else None,
+            strongest=blank(dtype=torch.long) if "strongest" in statistics else None,
             mass={name: blank() for name in questions},
         )
 

@@ -79,24 +79,30 @@ class Edits:
 
     def scores(self, site: str, call: Call) -> Scores:
         """The scores of a call under the edits."""
-        call = self._with_hidden(site, call)
+        call = self._with_hidden(site, call) if self._hiding else call
         return call.scores if self._paths is None else self._paths.scores(site, call)
 
     def z(self, site: str, call: Call, z: Tensor) -> Tensor:
         """Change z, in this order: keys hidden, paths cut together, then the edits of z as they were given."""
-        call = self._with_hidden(site, call)
+        call = self._with_hidden(site, call) if self._hiding else call
         for change in self._of_z:
             z = change(site, call, z)
         return z
 
     def attend(self, site: str, call: Call) -> Tensor:
         """Observe nothing; compute z under the edits."""
-        return self.z(site, call, plain(call))
+        return self.z(site, call, plain(call)) if self.bound else plain(call)
 
     def run(self, inputs: Mapping[str, Tensor], observer: SiteObserver | None = None, **wanted: Any) -> ForwardPass:
         """Run the model under the edits; an observer changes z by ``z`` or ``attend`` itself."""
         with self.during():
-            return self.model.run(inputs, observer or self.attend, **wanted)
+            done = self.model.run(inputs, observer or self.attend, **wanted)
+        missed = [str(point) for edit in self.bound for point in edit.points if str(point) not in self._lengths]
+        if missed:
+            raise EditError(
+                f"{', '.join(missed)}: {self.model.shape.name} does not call a module there, so nothing was edited"
+            )
+        return done
 
     @contextmanager
     def during(self) -> Iterator[None]:
@@ -140,9 +146,8 @@ def of_function(function: EditFunction) -> Edit:
 
 def names(heads: HeadName | Sequence[HeadName]) -> tuple[HeadName, ...]:
     """One head, or several, as several."""
-    if isinstance(heads, str | Head) or (isinstance(heads, tuple) and isinstance(heads[-1], int)):  # (5, 1): one head
-        return (Head.parse(cast(HeadName, heads)),)
-    return tuple(cast(Sequence[HeadName], heads))
+    one = isinstance(heads, str | Head) or (isinstance(heads, tuple) and isinstance(heads[-1], int))  # (5, 1): one head
+    return (cast(HeadName, heads),) if one else tuple(cast(Sequence[HeadName], heads))
 
 
 def by_site(model: OpenModel, heads: Sequence[HeadName]) -> dict[str, list[int]]:

@@ -84,14 +84,14 @@ def ablate_paths(paths: tuple[Path, ...], how: str, texts: tuple[Any, ...], seed
     refuse_how(how, texts, "paths", "ablate(path(…), how='resample', texts=[…])")
 
     def bind(model: OpenModel) -> BoundEdit:
-        cut = ReaderInputs(model, paths, Replacement(how, texts, seed))
+        cut = ReaderInputs(model, paths, _Replacement(how, texts, seed))
         return BoundEdit(inputs=cut, refuse_beyond=cut.refuse_beyond)
 
     return Edit(f"ablate({','.join(map(repr, paths))};{how};{seed};{texts!r})", bind)
 
 
 @dataclass(frozen=True)
-class Replacement:
+class _Replacement:
     """How paths are ablated."""
 
     how: str
@@ -102,7 +102,7 @@ class Replacement:
 class ReaderInputs:
     """What heads read without some paths; refused where a writer does not write into the reader."""
 
-    def __init__(self, model: OpenModel, paths: Sequence[Path], replacement: Replacement) -> None:
+    def __init__(self, model: OpenModel, paths: Sequence[Path], replacement: _Replacement) -> None:
         self.model, self.paths, self.replacement = model, tuple(paths), replacement
         grouped: dict[tuple[Head, Path], list[str]] = {}
         for each in paths:
@@ -131,7 +131,7 @@ class ReaderInputs:
         if all(each.path.into == "v" for each in bound):
             return call.scores
         assert not isinstance(call.scores.bias, Tensor), "tensors are wrapped when Scores is made"
-        return replace(call.scores, bias=CutBias(call.q.shape[1], _cuts(call, bound), call.scores.bias))
+        return replace(call.scores, bias=_CutBias(call.q.shape[1], _cuts(call, bound), call.scores.bias))
 
     def refuse_beyond(self, reached: Reached) -> None:
         """Refuse a path at a query or key that a text does not have, given what it has at the sites it reached."""
@@ -176,7 +176,7 @@ def _refuse_overlaps(places: Sequence[tuple[Head, Path]]) -> None:
 class _Bound:
     """Paths of some writers into the same place of one head, and what is remembered of a text that is generated."""
 
-    def __init__(self, model: OpenModel, place: tuple[Head, Path], writers: list[str], edit: Replacement) -> None:
+    def __init__(self, model: OpenModel, place: tuple[Head, Path], writers: list[str], edit: _Replacement) -> None:
         (self.head, self.path), self.writers, self.edit = place, writers, edit
         path, head = self.path, self.head
         self.own_norm = has_own_norm(model, head.site, path.into)
@@ -264,17 +264,17 @@ def _held(node: Node, changed: Mapping[Node, Tensor]) -> Tensor:
     return total
 
 
-def _cuts(call: Call, bound: Sequence[_Bound]) -> dict[int, HeadCut]:
+def _cuts(call: Call, bound: Sequence[_Bound]) -> dict[int, _HeadCut]:
     """The cut scores of every reader of one call."""
     by_head: dict[int, list[_Bound]] = {}
     for each in bound:
         by_head.setdefault(each.head.head, []).append(each)
     return {
-        head: HeadCut(call, head, [(each.path, each.read(call)) for each in some]) for head, some in by_head.items()
+        head: _HeadCut(call, head, [(each.path, each.read(call)) for each in some]) for head, some in by_head.items()
     }
 
 
-class HeadCut:
+class _HeadCut:
     """One head with paths into it cut. A change counts in its row and column alone, where it has one."""
 
     def __init__(self, call: Call, head: int, changes: Sequence[tuple[Path, Tensor]]) -> None:
@@ -341,11 +341,11 @@ class HeadCut:
 
 
 @dataclass(frozen=True)
-class CutBias:
+class _CutBias:
     """A bias that moves the scores of some heads to what they are without the paths into them, block by block."""
 
     n_heads: int
-    cuts: Mapping[int, HeadCut]
+    cuts: Mapping[int, _HeadCut]
     before: Bias | None
 
     def block(self, rows: Tensor, columns: Tensor, offset: int) -> BiasBlock:
@@ -359,9 +359,9 @@ class CutBias:
             made[:, head] += cut.logits(rows, columns) - scores
         return made
 
-    def only(self, head: int) -> CutBias:
+    def only(self, head: int) -> _CutBias:
         before = None if self.before is None else self.before.only(head)
-        return CutBias(1, {0: self.cuts[head]} if head in self.cuts else {}, before)
+        return _CutBias(1, {0: self.cuts[head]} if head in self.cuts else {}, before)
 
     def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
         if self.before is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os.path
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any, Literal, NamedTuple, get_args
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 
@@ -21,21 +22,31 @@ Change = Callable[[Tensor, int], Tensor]
 """Given a value ``[batch, position, d_model]`` and its first position in the text, the changed value."""
 
 
-Kind = Literal["resid_pre", "mlp_out"]
+Kind = Literal["resid_pre", "resid_post", "attn_out", "mlp_out"]
 
 
-class Point(NamedTuple):
-    """A named place of a pass, such as ``mlp_out 3``: the stream before a layer, or what its MLP adds to it."""
+@dataclass(frozen=True)
+class Point:
+    """A named place of a pass, such as ``mlp_out 3``, with TransformerLens's names.
+
+    ``resid_pre`` and ``resid_post`` are the residual stream before and after a layer; ``attn_out`` and ``mlp_out`` what
+    a site's W_O and a layer's MLP return, before a norm that may follow them.
+    """
 
     kind: Kind
     where: str
-    """The layer: ``3``, or ``decoder.3``."""
+    """The layer or site: ``3``, ``decoder.3``, ``decoder.3.cross``."""
 
     @classmethod
-    def parse(cls, name: object) -> Point | None:
-        """The point of this name; None for the name of something else, such as a head."""
-        kind, _, where = name.partition(" ") if isinstance(name, str) else ("", "", "")
-        return next((cls(each, where) for each in get_args(Kind) if each == kind), None)
+    def parse(cls, name: str | Point) -> Point:
+        """The point of this name."""
+        kind, _, where = str(name).partition(" ")
+        found = next((cls(each, where) for each in get_args(Kind) if each == kind), None)
+        if found is None or not where:
+            raise EditError(
+                f"{str(name)!r} is not a point; write one of {', '.join(get_args(Kind))} and a layer, as in 'mlp_out 3'"
+            )
+        return found
 
     def __str__(self) -> str:
         return f"{self.kind} {self.where}"
@@ -90,19 +101,26 @@ def _is_state(value: Any) -> bool:
 
 def module_of(model: OpenModel, stream: RecordedStream, point: Point) -> tuple[nn.Module, bool]:
     """The module at whose input or output a point is, and whether it is its input."""
+    if point.kind == "attn_out" and point.where in model.shape.sites:
+        return model.output_matrix(point.where), False
     prefixes = {label: path for path, label in stream.layers.items()}
     if point.where not in prefixes:
-        raise EditError(f"{str(point)!r}: this model has no such layer; it has {', '.join(prefixes)}")
+        raise EditError(f"{str(point)!r}: this model has no such layer or site; it has {', '.join(prefixes)}")
     prefix = prefixes[point.where]
-    if point.kind == "resid_pre":
-        return model.model.get_submodule(prefix), True
+    if point.kind != "mlp_out":
+        layer = model.model.get_submodule(prefix)
+        if any(layer is site for site in model.site_modules().values()):
+            raise EditError(
+                f"{str(point)!r}: this layer is only its attention, so no module reads or returns the stream"
+            )
+        return layer, point.kind == "resid_pre"
     ends = [node for reads in stream.sites.values() for node in reads.nodes.values()]  # cross-attention has two streams
     ends += [] if stream.final is None else [stream.final]
     writers = [writer for end in ends for writer in stream.writers(Route(end))]
     paths = {source.path for w in writers if w.kind == "mlp" and w.layer == point.where for source, _ in w.sources}
     if not paths:
         raise EditError(
-            f"{str(point)!r}: none of what heads and the final norm read was followed back to an MLP of this layer; "
+            f"{str(point)!r}: no MLP output of this layer was found in what later heads or the final norm read; "
             "'resid_pre LAYER' is the stream before a layer"
         )
     common = os.path.commonpath([path.replace(".", "/") for path in paths]).replace("/", ".")

@@ -30,7 +30,7 @@ FIRST_SHARE = 0.3  # of the edges, left out at once
 TRIED = 64  # of the weakest edges that are left, each tried without
 
 
-class Pairs:
+class RecordedPairs:
     """Clean and corrupted inputs of one length, recorded once, with the answers."""
 
     def __init__(self, patched: PatchedModel, clean: Tensor, corrupted: Tensor, answers: Tensor) -> None:
@@ -75,11 +75,11 @@ def find_circuit(
         raise InputError(f"wanted={wanted}: faithfulness is between 0 and 1")
     patched = PatchedModel(model)
     seen = slice(0, None, 2) if len(ids) > 3 else slice(None)
-    pairs = Pairs(patched, ids[seen], old[seen], ends[seen])
+    pairs = RecordedPairs(patched, ids[seen], old[seen], ends[seen])
     if abs(pairs.best - pairs.worst) < 1e-3:
         raise InputError(
-            f"the answer is {pairs.best:+.3f} on clean and {pairs.worst:+.3f} on corrupted texts: corrupting changes "
-            "nothing, so there is nothing to find; give texts whose answers differ"
+            f"the score is {pairs.best:+.3f} on clean texts and {pairs.worst:+.3f} on corrupted ones, so there is no "
+            "difference to explain; use pairs whose answers differ"
         )
     every = all_edges(pairs.clean, pairs.corrupted)
     _check_whole(pairs, every)
@@ -88,7 +88,7 @@ def find_circuit(
     effects = _true_effects(pairs, ranked[:CHECKED])
     curve, size = _grow(pairs, ranked, wanted)
     edges = _prune(pairs, connected(ranked[:size]), wanted)
-    held = Pairs(patched, ids[1::2], old[1::2], ends[1::2]) if len(ids) > 3 else None
+    held = RecordedPairs(patched, ids[1::2], old[1::2], ends[1::2]) if len(ids) > 3 else None
     random = _random(pairs, every, len(edges))
     return Circuit(
         model.shape.name, weight_hash(model.model), {str(edge): scores[edge] for edge in edges}, effects,
@@ -99,7 +99,7 @@ def find_circuit(
     )  # fmt: skip
 
 
-def _check_whole(pairs: Pairs, every: Sequence[Edge]) -> None:
+def _check_whole(pairs: RecordedPairs, every: Sequence[Edge]) -> None:
     """Refuse a model that does not answer as it does when all of its edges are clean: a circuit of it says nothing."""
     logits = pairs.clean.logits
     assert logits is not None
@@ -160,7 +160,7 @@ def connected(edges: Sequence[Edge]) -> list[Edge]:
         kept = new
 
 
-def _true_effects(pairs: Pairs, strongest: Sequence[Edge]) -> dict[str, float]:
+def _true_effects(pairs: RecordedPairs, strongest: Sequence[Edge]) -> dict[str, float]:
     """What the answer loses when one edge is corrupted and all others are clean."""
     found = {}
     for done, edge in enumerate(strongest):
@@ -170,7 +170,7 @@ def _true_effects(pairs: Pairs, strongest: Sequence[Edge]) -> dict[str, float]:
     return found
 
 
-def _grow(pairs: Pairs, ranked: Sequence[Edge], wanted: float) -> tuple[list[Measured], int]:
+def _grow(pairs: RecordedPairs, ranked: Sequence[Edge], wanted: float) -> tuple[list[Measured], int]:
     """Take four times as many edges until they are faithful enough, then halve the gap."""
     curve: dict[int, float] = {}
 
@@ -191,7 +191,7 @@ def _grow(pairs: Pairs, ranked: Sequence[Edge], wanted: float) -> tuple[list[Mea
     return [Measured(edges, curve[edges]) for edges in sorted(curve)], size
 
 
-def _prune(pairs: Pairs, edges: list[Edge], wanted: float) -> list[Edge]:
+def _prune(pairs: RecordedPairs, edges: list[Edge], wanted: float) -> list[Edge]:
     """Leave out what a faithful circuit does not need: the weakest edges, scored anew in the circuit that is left."""
     kept, scores = edges, pairs.within(edges)[1]
     share, runs = FIRST_SHARE, 0
@@ -209,7 +209,7 @@ def _prune(pairs: Pairs, edges: list[Edge], wanted: float) -> list[Edge]:
             share /= 2
 
 
-def _leave_out(pairs: Pairs, edges: list[Edge], scores: Mapping[Edge, float], wanted: float) -> list[Edge]:
+def _leave_out(pairs: RecordedPairs, edges: list[Edge], scores: Mapping[Edge, float], wanted: float) -> list[Edge]:
     """Try the circuit without each edge for good, weakest first; of a large circuit, without the weakest ones."""
     kept = list(edges)
     weakest = sorted(edges, key=lambda each: abs(scores[each]))[:TRIED]
@@ -221,7 +221,7 @@ def _leave_out(pairs: Pairs, edges: list[Edge], scores: Mapping[Edge, float], wa
     return kept
 
 
-def _random(pairs: Pairs, every: Sequence[Edge], size: int) -> tuple[float, ...]:
+def _random(pairs: RecordedPairs, every: Sequence[Edge], size: int) -> tuple[float, ...]:
     generator = torch.Generator().manual_seed(0)
     drawn = [torch.randperm(len(every), generator=generator)[:size].tolist() for _ in range(RANDOM)]
     return tuple(pairs.faithfulness([every[index] for index in chosen]) for chosen in drawn)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from headscope.attention.observer import Call, plain
 from headscope.attention.progress import report_progress
-from headscope.heads.explain.edge_patching import Circuitry, PatchedModel, Recording, by_reader, run_patched
+from headscope.heads.explain.edge_patching import Circuitry, PatchedModel, ReaderHooks, by_reader, run_patched
 from headscope.heads.explain.pass_state import LOGITS, Edge, PassState, Place, Reader
 from headscope.models.structure.carry import recompute
 from headscope.models.structure.recorder import current_recorder
@@ -29,7 +29,7 @@ Metric = Callable[[Tensor], Tensor]
 """From logits ``[pair, position, vocabulary]`` to one number per pair."""
 
 
-class _Gradients(Recording):
+class _Gradients(ReaderHooks):
     """Keeps the tensors at which gradients are wanted: q, k and v of every head, MLP inputs, the end of the stream."""
 
     def __init__(self, patched: PatchedModel) -> None:

@@ -125,7 +125,7 @@ class _LastPosition:
         return output.expand(-1, self.length, -1) if self.length else None
 
 
-class Recording:
+class ReaderHooks:
     """Hooks that change nothing and keep what readers read."""
 
     def __init__(self, patched: PatchedModel) -> None:
@@ -174,14 +174,14 @@ class Recording:
 @torch.no_grad()
 def record(patched: PatchedModel, inputs: Mapping[str, Tensor]) -> PassState:
     """Run one pass over a batch and keep what every reader reads."""
-    hooks = Recording(patched)
+    hooks = ReaderHooks(patched)
     with patched.recorded(hooks) as state:
         state.keeps = True
         state.logits = patched.model.run(inputs, hooks.attend(state)).logits[:, -1:]
     return state
 
 
-class Circuitry(Recording):
+class Circuitry(ReaderHooks):
     """Hooks that give every reader its own input."""
 
     def __init__(

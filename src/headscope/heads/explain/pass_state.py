@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headscope.attention.observer import Call
 from headscope.models.structure.carry import Route, source_parts
-from headscope.models.structure.tape import Node, Source
+from headscope.models.structure.tape import Node, SourceNode
 from headscope.models.structure.writers import RecordedStream, Writer
 
 LOGITS = "logits"
@@ -73,9 +73,9 @@ class PassState:
     outputs: dict[str, Any] = field(default_factory=dict)
     z: dict[str, Tensor] = field(default_factory=dict)
     logits: Tensor | None = None
-    _written: dict[Source, Tensor] = field(default_factory=dict)
+    _written: dict[SourceNode, Tensor] = field(default_factory=dict)
     _routes: dict[Node, Route] = field(default_factory=dict)
-    _carried: dict[tuple[Node, Source], Tensor | None] = field(default_factory=dict)
+    _carried: dict[tuple[Node, SourceNode], Tensor | None] = field(default_factory=dict)
 
     def route(self, node: Node) -> Route:
         """The operations that lead to a node; found once."""
@@ -83,7 +83,7 @@ class PassState:
             self._routes[node] = Route(node)
         return self._routes[node]
 
-    def parts(self, stream: Node, source: Source) -> Float[Tensor, "part ..."] | None:
+    def parts(self, stream: Node, source: SourceNode) -> Float[Tensor, "part ..."] | None:
         """The parts of a source (its heads, or all of it) at a stream. One memory for all streams that only add."""
         if (stream, source) not in self._carried:
             if source not in self._written:
@@ -98,7 +98,7 @@ class PassState:
     def sums(self, place: Place, chosen: Sequence[Sequence[str]]) -> Float[Tensor, "choice ..."]:
         """For each choice of writers, the sum of their parts at a reader's stream."""
         reader = self.readers[place]
-        masks: dict[Source, list[list[float]]] = {}
+        masks: dict[SourceNode, list[list[float]]] = {}
         for row, names in enumerate(chosen):
             for writer in (reader.writers[name] for name in names if name in reader.writers):
                 for source, part in writer.sources:
@@ -115,7 +115,7 @@ class PassState:
     def along(self, place: Place, gradients: Float[Tensor, "gradient ..."]) -> dict[str, Float[Tensor, " gradient"]]:
         """Each node's part at a reader's stream, times some gradients there."""
         reader, flat = self.readers[place], gradients.flatten(1)
-        products: dict[Source, Tensor] = {}
+        products: dict[SourceNode, Tensor] = {}
         found: dict[str, Tensor] = {}
         for writer in reader.writers.values():
             for source, part in writer.sources if writer.kind in NODES else ():

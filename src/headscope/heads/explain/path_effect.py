@@ -22,14 +22,13 @@ from headscope.errors import InputError, ModelError
 from headscope.heads.edits.ablate import ablate
 from headscope.heads.edits.edit import Edits
 from headscope.heads.edits.path import Path
-from headscope.heads.explain.arrows import Explained, explained
-from headscope.heads.explain.logit_shares import logit_shares
 from headscope.heads.explain.score_parts import Reading
-from headscope.heads.look.attribution import frozen_norm
-from headscope.models.structure.carry import Route
+from headscope.heads.explain.why import Explained, explained
+from headscope.models.structure.carry import Route, source_device
 from headscope.models.structure.readers import carried_part, find_writer, has_own_norm, read_again, reader_inputs
 from headscope.models.structure.readers import value_of as stream_value
-from headscope.models.structure.recorder import recording_stream
+from headscope.models.structure.recorded_pass import RecordedPass
+from headscope.models.structure.unembedding import frozen_norm
 from headscope.names import Head
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def path_effect(
         direct = own
         for head, reader in zip(heads, readers, strict=True) if row == place else ():
             direct = direct + _direct(look, found, head, place, reader.change).double()
-        clean = logit_shares(found.stream, look.model, place, ids)
+        clean = found.recorded.attribution(place, ids)
         true, cut = _true(look, path, place, ids)
     weights = None if path.key is None or path.into == "v" else readers[0].weights
     answers = {name: cut.get(name, 0.0) - share for name, share in clean.items()}
@@ -170,7 +169,7 @@ def cut_reader(look: Look, path: Path) -> CutReader:
     return CutReader((before, after[0], after[1]), changes[0], changes[1])
 
 
-def _weights(source: pattern.Source, row: int, path: Path, changed: Tensor) -> Float[Tensor, " key"]:
+def _weights(source: pattern.PatternSource, row: int, path: Path, changed: Tensor) -> Float[Tensor, " key"]:
     """One row of the pattern with this q or k; in the column of the path alone, where it has one."""
     rows = torch.tensor([row], device=source.q.device)
     columns = torch.arange(source.k.shape[2], device=source.q.device)
@@ -212,7 +211,7 @@ def _direct(look: Look, found: Explained, head: Head, place: int, change: Tensor
     source, part = writer.sources[0]
     assert source.heads is not None
     assert part is not None
-    written = torch.zeros(source.shape)
+    written = torch.zeros(source.shape, device=source_device(source))
     written.view(-1, source.shape[-1])[place] = change.float() @ source.heads.weight[part].float()
     carried = Route(end).carry_all(source, written[None])
     assert carried is not None
@@ -225,9 +224,10 @@ def _direct(look: Look, found: Explained, head: Head, place: int, change: Tensor
 def _true(look: Look, path: Path, place: int, ids: list[int]) -> tuple[Tensor, dict[str, float]]:
     """The logits at a position without the path, and the shares of every part in them."""
     edits = Edits(look.model, [ablate(path).bind(look.model)])
-    with recording_stream(look.model) as stream:
-        logits = edits.run(look.prepared.inputs).logits[0, place].double()
-    return logits, logit_shares(stream, look.model, place, ids)
+    with edits.during():
+        cut = RecordedPass(look.model, look.prepared.inputs, edits.attend)
+    assert cut.stream.logits is not None, "the whole pass was run"
+    return cut.stream.logits[0, place].double(), cut.attribution(place, ids)
 
 
 def _difference(logits: Tensor, ids: list[int]) -> float:

@@ -30,10 +30,10 @@ ARROWS = 64  # of a row, whose pairs are held at once
 HALF_TOLERANCE = 3e-2  # q and k are rounded to about three digits, and their writers are not
 
 
-class HeadScores:
+class SplitScores:
     """One head's scores, ready to be split: the writers' parts of q and k at every position."""
 
-    def __init__(self, stream: RecordedStream, head: Head, kv_head: int, source: pattern.Source) -> None:
+    def __init__(self, stream: RecordedStream, head: Head, kv_head: int, source: pattern.PatternSource) -> None:
         """``source`` is this head's own q, k and scores."""
         self.head, self.source = head, source
         self.n_query, self.n_key = source.q.shape[2], source.k.shape[2]
@@ -56,16 +56,16 @@ class HeadScores:
             size = side.parts.abs().sum(0).max().clamp(min=1e-30)
             if not float(gap / size) <= self.tolerance:
                 raise ModelError(
-                    f"{self.head}: what was written into the stream does not add up to its {name} (error "
-                    f"{float(gap / size):.1e}, allowed {self.tolerance:.0e}), so its scores cannot be split; patterns, "
-                    "ablation and all else work as before"
+                    f"cannot split the scores of {self.head}: the recorded contributions do not add up to its {name} ("
+                    f"relative error {float(gap / size):.1e}, allowed {self.tolerance:.0e}); patterns and ablation are "
+                    "not affected"
                 )
 
     @property
     def tolerance(self) -> float:
         return TOLERANCE.get(self.source.q.dtype, HALF_TOLERANCE)
 
-    def row(self, query: int) -> Row:
+    def row(self, query: int) -> ScoreRow:
         """The scores of one query row."""
         rows = torch.tensor([query], device=self.source.q.device)
         columns = torch.arange(self.n_key, device=self.source.q.device)
@@ -78,7 +78,7 @@ class HeadScores:
             bias = source.scores.bias.block(rows, columns, offset)[0, 0, 0].double()
         scores = (raw if cap is None else torch.tanh(raw / cap) * cap) + bias
         weights = pattern.weights(source, rows, columns)[0, 0, 0].double()
-        return Row(visible, scores, raw, bias, weights)
+        return ScoreRow(visible, scores, raw, bias, weights)
 
     def mean_keys(self, against: Float[Tensor, "baseline key"]) -> Float[Tensor, "writer baseline d_head"]:
         """Each writer's part of the keys, averaged with each of these weights."""
@@ -103,7 +103,7 @@ class HeadScores:
 
 
 @dataclass(frozen=True)
-class Row:
+class ScoreRow:
     """Scores of one query row: visible keys, final scores, q·k alone, the additive bias, and the pattern."""
 
     visible: Tensor
@@ -127,7 +127,7 @@ class Row:
         return weights, str(int(minus))
 
 
-def split_row(scores: HeadScores, query: int, keys: Sequence[int], minus: int | str | None, look: Look) -> list[Why]:
+def split_row(scores: SplitScores, query: int, keys: Sequence[int], minus: int | str | None, look: Look) -> list[Why]:
     """Split the scores of some keys of one row."""
     row = scores.row(query)
     visible = set(row.visible.tolist())
@@ -145,7 +145,13 @@ class RowSplit:
     """Some arrows of one row: their numbers are made together, the pairs and shares of each where they are read."""
 
     def __init__(
-        self, scores: HeadScores, row: Row, query: int, keys: Sequence[int], minus: int | str | None, reads: _Reads
+        self,
+        scores: SplitScores,
+        row: ScoreRow,
+        query: int,
+        keys: Sequence[int],
+        minus: int | str | None,
+        reads: _Reads,
     ) -> None:
         self.scores, self.row, self.query, self.keys, self.reads = scores, row, query, tuple(keys), reads
         self._q = scores.q.parts[:, query].double() * scores.scale
@@ -232,7 +238,7 @@ class RowSplit:
 class _Reads:
     """Names of places, and what writers that are heads read there."""
 
-    def __init__(self, look: Look, scores: HeadScores) -> None:
+    def __init__(self, look: Look, scores: SplitScores) -> None:
         self.look, self.site = look, look.shape.sites[scores.head.site]
         first = scores.head.head // self.site.group_size * self.site.group_size
         self.group = tuple(Head(self.site.name, first + index) for index in range(self.site.group_size))
@@ -243,7 +249,7 @@ class _Reads:
     def place(self, position: int, side: int) -> Place:
         return Place(position, self.sides[side][position].text)
 
-    def sink(self, row: Row) -> float | None:
+    def sink(self, row: ScoreRow) -> float | None:
         return max(0.0, 1.0 - float(row.weights.sum())) if self.has_sink else None
 
     def shares(

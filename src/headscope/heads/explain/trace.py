@@ -15,13 +15,12 @@ from torch import Tensor
 
 from headscope.attention.progress import report_progress
 from headscope.errors import InputError, ModelError
-from headscope.heads.explain.arrows import Explained, explained
-from headscope.heads.explain.logit_shares import logit_direction, reading_gradients, value_reading, writer_share
 from headscope.heads.explain.score_parts import Reading
-from headscope.heads.explain.why import Place, Share, Why, by_size
+from headscope.heads.explain.why import Explained, Place, Share, Why, by_size, explained
 from headscope.heads.look.attribution import logit_to_split
 from headscope.models.structure.carry import Route
-from headscope.models.structure.tape import Node, Source
+from headscope.models.structure.recorded_pass import logit_direction, reading_gradients, value_reading, writer_share
+from headscope.models.structure.tape import Node, SourceNode
 from headscope.models.structure.writers import Writer
 from headscope.names import Head
 
@@ -99,7 +98,7 @@ class Step:
 
 
 @dataclass(frozen=True, repr=False)
-class Trace:
+class TracedPrediction:
     """A prediction traced back. ``total`` is the sum of all shares, of ``left_out`` and of ``constant``."""
 
     token: str
@@ -122,18 +121,18 @@ class Trace:
         unit = "logits before the cap" if self.capped else "logits"
         start = f"{self.token!r}{against} after {self.position.token!r} ({self.total:+.2f} {unit})"
         if not self.steps:
-            return f"{start}: no part has a share of {self.floor:.0%} or more."
+            return f"{start}: no contribution is {self.floor:.0%} of it or more."
         first = self.steps[0]
-        text = f"{start}: the largest part is {first.name} {first.share:+.2f}"
+        text = f"{start}: the largest contribution is {first.name} {first.share:+.2f}"
         head = next((step for step in self.steps if step.reads and not step.rests), None)
         if head is not None:
             read = head.reads[0]
             text += (
                 ", which"
                 if head is first
-                else f"; the largest head that moves anything, {head.name} {head.share:+.2f},"
+                else f"; the head that contributes most by attending to other tokens, {head.name} {head.share:+.2f},"
             )
-            text += f" read {read.place.token!r} ({read.share:+.2f}, weight {read.weight:.2f})"
+            text += f" attends to {read.place.token!r} ({read.share:+.2f}, weight {read.weight:.2f})"
             if read.answered:
                 text += f"; {read.answered[0].name} {read.answered[0].value:+.2f} of {read.total:+.2f} led it there"
         return text + "."
@@ -168,7 +167,7 @@ def _lines(steps: Sequence[Step], left_out: LeftOut, indent: str) -> Iterator[st
         yield f"{indent}{left_out.sum:+7.2f}  {left_out.count} others ({left_out.up:+.2f} {left_out.down:+.2f})"
 
 
-def trace(look: Look, token: str | int, minus: str | int | None, position: int | str, floor: float) -> Trace:
+def trace(look: Look, token: str | int, minus: str | int | None, position: int | str, floor: float) -> TracedPrediction:
     """Trace the logit of a token, or its difference to another's, at one position."""
     if look.shape.vocabulary is None:
         raise InputError(f"{look.shape.name} predicts no tokens: it has no unembedding to trace a prediction from")
@@ -178,8 +177,8 @@ def trace(look: Look, token: str | int, minus: str | int | None, position: int |
     ids = [look.token_id(token)] + ([] if minus is None else [look.token_id(minus)])
     if len(set(ids)) < len(ids):
         raise InputError(
-            f"token and minus are both {look.model.processor.decode(torch.tensor(ids[:1]))!r}, and the difference of a "
-            "logit to itself is 0; name another token, or no minus"
+            f"Both token and minus are {look.model.processor.decode(torch.tensor(ids[:1]))!r}, so their difference is "
+            "always 0. Choose a different minus, or leave it out."
         )
     found = explained(look)
     if found.stream.final is None:
@@ -197,7 +196,9 @@ def trace(look: Look, token: str | int, minus: str | int | None, position: int |
     probability = float(logits.softmax(-1)[ids[0]])
     minus_name = names[1] if len(names) > 1 else None
     constant = total - written
-    return Trace(names[0], minus_name, at, total, constant, steps, left, floor, probability, unembedding.caps)
+    return TracedPrediction(
+        names[0], minus_name, at, total, constant, steps, left, floor, probability, unembedding.caps
+    )
 
 
 class _Tracer:
@@ -234,7 +235,7 @@ class _Tracer:
             self._routes[node] = (route, self.found.stream.writers(route))
         return self._routes[node]
 
-    def _step(self, writer: Writer, share: float, gradients: dict[Source, Tensor], at: tuple[int, int]) -> Step:
+    def _step(self, writer: Writer, share: float, gradients: dict[SourceNode, Tensor], at: tuple[int, int]) -> Step:
         position, depth = at
         self.done += 1
         report_progress("tracing back", self.done, self.done + 1)

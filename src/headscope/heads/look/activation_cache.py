@@ -1,10 +1,11 @@
-"""Activation cache of a look: q, k, z and the residual stream within a budget; past it, passes are run again."""
+"""Activation cache of a look: q, k, z and the residual stream within a budget; heads are observed when asked about."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from types import MethodType
 from typing import Any
 from weakref import WeakMethod
@@ -14,10 +15,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.attention import pattern
+from headscope.attention.backends.fused.flash import interpreted
 from headscope.attention.backends.fused.layers import refuse_layer
 from headscope.attention.backends.waiting_layers import Ask, ObservedLayer, WaitingLayers
 from headscope.attention.engine import observe
-from headscope.attention.observation import Rows
+from headscope.attention.observation import Observation, Rows
 from headscope.attention.observer import Call
 from headscope.attention.progress import report_progress
 from headscope.attention.questions import Question
@@ -25,10 +27,10 @@ from headscope.attention.scores import Scores
 from headscope.errors import InputError
 from headscope.heads.edits.edit import Edits
 from headscope.heads.look.layer_cache import LayerCache
-from headscope.heads.questions.batch_answers import Answers, BatchAnswers, together
+from headscope.heads.questions.standard_answers import Answers, BatchAnswers, together
 from headscope.models.finite import PassCheck
-from headscope.models.modes import own_precision
-from headscope.models.protocol import ForwardPass, OpenModel, SiteObserver, SiteOutput
+from headscope.models.modes import device_of, own_precision
+from headscope.models.protocol import ForwardPass, OpenModel, Prepared, SiteObserver, SiteOutput
 from headscope.models.recording import note_logsumexp
 from headscope.models.weight_hash import change_count
 
@@ -48,8 +50,18 @@ class SiteActivations:
     kept: tuple[Tensor, Tensor] | None
 
 
+@dataclass(frozen=True)
+class _Unobserved:
+    """A site whose heads nobody has asked about yet."""
+
+    q: Tensor
+    k: Tensor
+    scores: Scores
+    value_norms: Float[Tensor, "kv key"]
+
+
 class ActivationCache:
-    """Activations of one text under edits: an unobserved pass for predictions, one observed pass for all the rest."""
+    """Activations of one text under edits: one pass for predictions, z and what statistics are computed from."""
 
     def __init__(self, model: OpenModel, inputs: Mapping[str, Tensor], edits: Edits) -> None:
         self.model, self.inputs, self.edits = model, inputs, edits
@@ -61,7 +73,12 @@ class ActivationCache:
         self.logits: Float[Tensor, "batch query vocabulary"] | None = None
         self.bytes = 0
         self._waiting: tuple[WaitingLayers, int] | None = None
-        self._waiting_z: dict[str, Tensor] = {}
+        self._unobserved: dict[str, _Unobserved] = {}
+        self._z: dict[str, Tensor] = {}
+        """z of sites that wait, or are not observed yet."""
+        self._questions: SiteQuestions = lambda *_: {}
+        self.at_once = False
+        """Whether heads are observed in the pass, which costs less than later where all of them will be asked about."""
         self._answers: tuple[BatchAnswers, WaitingLayers, int] | None = None
         self._recorded: dict[str, SiteOutput] = {}
         self._residual: Tensor | None = None
@@ -69,28 +86,20 @@ class ActivationCache:
         self._changes: int | None = None
         """How often the weights had been changed when the text was read."""
 
-    def predict(self) -> Float[Tensor, "batch query vocabulary"]:
-        """Run an unobserved pass under the edits; keep and return the logits."""
-        return self._run(self.attend)
+    def read(self, questions: SiteQuestions, texts: Sequence[Prepared] = ()) -> Float[Tensor, "batch query vocabulary"]:
+        """Run the pass; keep the logits, and q, k and z of each site while they fit.
 
-    def observe(
-        self, questions: SiteQuestions, answers: BatchAnswers | None = None
-    ) -> Float[Tensor, "batch query vocabulary"]:
-        """Run an observed pass; keep the logits, each site's statistics, and q, k and z while they fit.
-
-        On a GPU the sites of a short text wait: their statistics are computed together when one is asked for. So are
-        the mean ``answers``.
+        Statistics of a site are computed when one is asked for. On a GPU the sites of a short text wait: theirs, and
+        the mean answers for ``texts``, are computed together. A site that does not fit is observed in the pass.
         """
-        waiting = WaitingLayers([on_cpu(questions)], together=together(answers))
-        self.answer_by(answers, waiting, 0)
+        observer = partial(self.keep_site, questions=questions)
+        if device_of(self.model.model).type != "cpu" or interpreted():
+            answers = BatchAnswers.of(texts)
+            waiting = WaitingLayers([on_cpu(questions)], together=together(answers))
+            self.answer_by(answers, waiting, 0)
+            observer = partial(self._keep_or_wait, questions=questions, waiting=waiting)
         with self._keeping_states():
-            return self._run(lambda site, call: self._observe_or_wait(site, call, questions, waiting))
-
-    def site(self, name: str, questions: SiteQuestions) -> SiteActivations | ObservedLayer:
-        """One site's activations, observed now if they were not before."""
-        if not self.sites and self._waiting is None:
-            self.observe(questions)
-        return self._observed(name)
+            return self._run(observer)
 
     def answer_by(self, answers: BatchAnswers | None, waiting: WaitingLayers, text: int) -> None:
         """Take mean answers from those of all texts of a pass, in which this is the text of that number."""
@@ -106,7 +115,7 @@ class ActivationCache:
     def wait(self, waiting: WaitingLayers, text: int, z: Mapping[str, Tensor]) -> None:
         """Leave these sites to ``waiting``, in which this is the text of that number; keep their z."""
         self._waiting = (waiting, text)
-        self._waiting_z.update(z)
+        self._z.update(z)
 
     def fits(self, size: int) -> bool:
         """Whether this many more bytes are within the budget; if so, they are counted."""
@@ -115,30 +124,32 @@ class ActivationCache:
         self.bytes += size
         return True
 
-    def reach(self, site: str, n_query: int, n_key: int, n_windows: int = 1) -> None:
-        """Note that the text reached a site, with these numbers of positions."""
-        self.reached[site], self.n_windows[site] = (n_query, n_key), n_windows
-
-    def observe_site(self, site: str, call: Call, questions: SiteQuestions) -> Tensor:
-        """Observe one attention call, keep what was observed, and return z under the edits."""
+    def keep_site(self, site: str, call: Call, questions: SiteQuestions) -> Tensor:
+        """Return z of one attention call under the edits, and keep what its heads are observed from."""
         self._reach(site, call)  # before the questions, which are about its positions
+        self._questions = _weakly(questions)
         report_progress("reading the text", len(self.reached) - 1, len(self.model.shape.sites))
-        asked, scores = questions(site, self.reached[site], call.q.device), self.edits.scores(site, call)
+        scores, norms = self.edits.scores(site, call), call.v[0].float().norm(dim=-1)
+        size = size_in_bytes(call.q, call.k) + call.q[..., 0].numel() * call.v.shape[-1] * call.v.element_size()
+        fits = self.fits(size)
+        if fits and not self.at_once:
+            z = self.edits.attend(site, call)
+            self._z[site] = z.detach()
+            self._unobserved[site] = _Unobserved(call.q.detach(), call.k.detach(), scores, norms)
+            return z
+        asked = questions(site, self.reached[site], call.q.device)
         seen = observe(call.q, call.k, call.v, scores=scores, questions=asked)
         note_logsumexp(site, seen.logsumexp)
         z = self.edits.z(site, call, seen.output)
-        fits = self.fits(size_in_bytes(call.q, call.k, z))
-        output = z.detach() if fits else z.new_empty(*z.shape[:3], 0)
-        rows = Rows(output, seen.logsumexp, seen.entropy, seen.distance, seen.strongest, dict(seen.mass))
-        norms = call.v[0].float().norm(dim=-1)
+        rows = _rows(seen, z.detach() if fits else z.new_empty(*z.shape[:3], 0))
         self.sites[site] = SiteActivations(rows, seen.scores, norms, (seen.q, seen.k) if fits else None)
         return z
 
-    def _observe_or_wait(self, site: str, call: Call, questions: SiteQuestions, waiting: WaitingLayers) -> Tensor:
+    def _keep_or_wait(self, site: str, call: Call, questions: SiteQuestions, waiting: WaitingLayers) -> Tensor:
         bound = call.scores.bind(call.q, call.k)
         refused = self.edits.changes_scores or refuse_layer(call.q, call.k, call.v, bound) is not None
         if refused or not self.fits(size_in_bytes(call.q, call.k, call.v, call.q)):
-            return self.observe_site(site, call, questions)
+            return self.keep_site(site, call, questions)
         self._reach(site, call)
         report_progress("reading the text", len(self.reached) - 1, len(self.model.shape.sites))
         z = self.edits.attend(site, call)
@@ -146,22 +157,39 @@ class ActivationCache:
         self.wait(waiting, 0, {site: z.detach()})
         return z
 
-    def _observed(self, site: str) -> SiteActivations | ObservedLayer:
+    @own_precision()
+    def site(self, name: str) -> SiteActivations | ObservedLayer:
+        """One site's activations, observed now if they were not before."""
         if self._waiting is not None:
             self._observe_waiting(*self._waiting)
-        return self.sites[site]
+        if name in self._unobserved:
+            kept = self._unobserved[name]
+            device = kept.q.device
+            asked = self._questions(name, self.reached[name], device)
+            values = kept.k if device.type == "cuda" else kept.k[..., :1]  # z is known, and a CPU need not sum it again
+            seen = observe(kept.q, kept.k, values, scores=kept.scores, questions=asked)
+            self._verify([((name,), seen.logsumexp[None])])
+            del self._unobserved[name]
+            rows = _rows(seen, self._z.pop(name))
+            self.sites[name] = SiteActivations(rows, seen.scores, kept.value_norms, (seen.q, seen.k))
+        return self.sites[name]
 
-    @own_precision()
     def _observe_waiting(self, waiting: WaitingLayers, text: int) -> None:
-        seen = {site: waiting.observed(site, text, z) for site, z in self._waiting_z.items()}
-        check = PassCheck(self.model.shape.name)
-        for sites, logsumexp in waiting.unchecked:
-            check.see_logsumexp(sites, logsumexp)
-        check.verify()
+        waited = {site: z for site, z in self._z.items() if site not in self._unobserved}
+        seen = {site: waiting.observed(site, text, z) for site, z in waited.items()}
+        self._verify(waiting.unchecked)
         waiting.unchecked.clear()
         self.sites.update(seen)
         self._waiting = None
-        self._waiting_z.clear()
+        self._z = {site: z for site, z in self._z.items() if site in self._unobserved}
+
+    def _verify(self, found: Sequence[tuple[Sequence[str], Tensor]]) -> None:
+        # scores are computed in float64 for models in float64 alone
+        dtype = next((each.dtype for _, each in found), torch.float32)
+        check = PassCheck(self.model.shape.name, dtype=dtype)
+        for sites, logsumexp in found:
+            check.see_logsumexp(sites, logsumexp)
+        check.verify()
 
     def attend(self, site: str, call: Call) -> Tensor:
         """Compute z under the edits; observe nothing."""
@@ -172,14 +200,15 @@ class ActivationCache:
         """Keep what a padded batch gave for this text; the end of the residual stream if it fits."""
         self.refuse_changed_weights()
         self.logits = logits
+        self.bytes += size_in_bytes(logits)
         if residual is not None and self.fits(size_in_bytes(residual)):
             self._residual = residual
 
-    def source(self, site: str) -> pattern.Source:
+    def source(self, site: str) -> pattern.PatternSource:
         """q, k and log-sum-exp of a site, from which any part of its patterns is recomputed."""
-        seen = self._observed(site)
+        seen = self.site(site)
         q, k = seen.kept if seen.kept is not None else self.recompute(site)[:2]
-        return pattern.Source(q, k, seen.rows.logsumexp, seen.scores)
+        return pattern.PatternSource(q, k, seen.rows.logsumexp, seen.scores)
 
     def recompute(self, site: str) -> tuple[Tensor, Tensor, Tensor]:
         """Recompute q, k and z of a site that were not kept: run from the nearest kept layer up to the site."""
@@ -220,12 +249,21 @@ class ActivationCache:
     def _held(self, site: str, place: int) -> SiteOutput | None:
         if site in self._recorded:
             return _row(self._recorded[site], place)
-        z = self._waiting_z.get(site)
-        if z is None and site in self.sites:
-            z = self.sites[site].rows.output
-        if z is None or not z.numel():
-            return None
-        return self.model.apply_output_weight(site, z[:, :, place : place + 1])
+        z = self._kept_z(site)
+        return None if z is None else self.model.apply_output_weight(site, z[:, :, place : place + 1])
+
+    def z(self, site: str) -> Float[Tensor, "batch head query d_value"]:
+        """z of a site under the edits."""
+        kept = self._kept_z(site)
+        return self.recompute(site)[2] if kept is None else kept
+
+    def _kept_z(self, site: str) -> Tensor | None:
+        z = self.sites[site].rows.output if site in self.sites else self._z.get(site)
+        return z if z is not None and z.numel() else None
+
+    def run(self) -> ForwardPass:
+        """Run the pass again; keep nothing."""
+        return self._pass(self.attend)
 
     def _run(self, observer: SiteObserver) -> Float[Tensor, "batch query vocabulary"]:
         """Run a whole pass; keep its logits and, if it fits, the end of its residual stream."""
@@ -233,7 +271,7 @@ class ActivationCache:
         with torch.no_grad():
             done = self._pass(observer, residual=fits)
         self._residual = done.residual if fits else self._residual
-        self.logits = done.logits
+        self.keep(done.logits, None)
         return done.logits
 
     def _pass(self, observer: SiteObserver, **wanted: Any) -> ForwardPass:
@@ -299,29 +337,39 @@ class ActivationCache:
 
     def _is_what_was_seen(self, site: str, found: tuple[Tensor, Tensor, Tensor]) -> bool:
         """The last row's weights add up to one only with the log-sum-exp of the same q and k."""
-        seen = self.sites[site]
+        seen = self.site(site)
         if seen.scores.sinks is not None:
             return False
-        source = pattern.Source(found[0], found[1], seen.rows.logsumexp, seen.scores)
+        source = pattern.PatternSource(found[0], found[1], seen.rows.logsumexp, seen.scores)
         total = pattern.weights(source, slice(-1, None), slice(None)).double().sum(-1)
         return bool(((total - 1.0).abs() < 1e-2).all())
 
     def _reach(self, site: str, call: Call) -> None:
-        self.reach(site, call.q.shape[2], call.k.shape[2], call.q.shape[0])
+        self.reached[site], self.n_windows[site] = (call.q.shape[2], call.k.shape[2]), call.q.shape[0]
 
 
 def on_cpu(questions: SiteQuestions) -> Ask:
     """Questions with labels on the CPU, for layers that wait: nothing waits for the GPU there.
 
-    A look's own method is held weakly: layers that wait belong to the look, and nothing is asked of one that is gone.
+    A look's own method is held _weakly: layers that wait belong to the look, and nothing is asked of one that is gone.
     """
+    held = _weakly(questions)
+    return lambda site, sizes: held(site, sizes, torch.device("cpu"))
+
+
+def _weakly(questions: SiteQuestions) -> SiteQuestions:
+    """Questions of a look that is not kept alive by what keeps them; none of one that is gone."""
     held = WeakMethod(questions) if isinstance(questions, MethodType) else lambda: questions
 
-    def ask(site: str, sizes: tuple[int, int]) -> dict[str, Question]:
+    def ask(site: str, sizes: tuple[int, int], device: torch.device) -> dict[str, Question]:
         found = held()
-        return {} if found is None else found(site, sizes, torch.device("cpu"))
+        return {} if found is None else found(site, sizes, device)
 
     return ask
+
+
+def _rows(seen: Observation, z: Tensor) -> Rows:
+    return Rows(z, seen.logsumexp, seen.entropy, seen.distance, seen.strongest, dict(seen.mass))
 
 
 def size_in_bytes(*tensors: Tensor) -> int:

@@ -10,10 +10,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.models.protocol import HeadSum, OpenModel, SiteOutput, Unembedding
+from headscope.models.structure.recorded_pass import RecordedPass
 from headscope.names import Head, HeadName
 
 AFTER_NOTE = "so is the norm that stands after W_O"
-SCALE_NOTE = "what W_O writes is multiplied by a factor before it joins the residual stream, and its share with it"
 
 
 @dataclass(frozen=True)
@@ -89,31 +89,19 @@ def contributions_at(
 
 
 def split_logit(
-    model: OpenModel,
-    parts: Contributions,
+    recorded: RecordedPass,
+    place: int,
     residual: Float[Tensor, " d_model"],
     tokens: Sequence[int],
     logits: Float[Tensor, " vocabulary"],
 ) -> LogitAttribution:
-    """Project each head's part through the final norm, its scale held, onto the token's row of W_U."""
-    unembedding = model.unembedding()
-    direction = unembedding.weight[tokens[0]].detach().float()
-    total = logit_to_split(unembedding, residual, tokens, logits)
-    if len(tokens) > 1:
-        direction = direction - unembedding.weight[tokens[1]].detach().float()
-    final_direction = through_frozen_norm(unembedding.norm, residual, direction)
-    shares: dict[Head, float] = {}
-    note = unembedding.note
-    for name, site in parts.sites.items():
-        after = model.output_weight(name).post_norm
-        scale = model.residual_scale(name)
-        reading = final_direction if after is None else through_frozen_norm(after, site.output, final_direction)
-        reading = reading * scale
-        shares |= {Head(name, index): value for index, value in enumerate((site.parts @ reading).tolist())}
-        if after is not None and AFTER_NOTE not in note:
-            note = f"{note}; {AFTER_NOTE}"
-        if scale != 1.0 and SCALE_NOTE not in note:
-            note = f"{note}; {SCALE_NOTE}"
+    """Split a logit over the writers of a recorded pass: each head's share, and everything else together."""
+    model = recorded.model
+    total = logit_to_split(model.unembedding(), residual, tokens, logits)
+    found = recorded.attribution(place, tokens)
+    shares = {head: found[str(head)] for head in model.shape.heads() if str(head) in found}
+    normed = any(model.output_weight(site).post_norm is not None for site in {head.site for head in shares})
+    note = model.unembedding().note + (f"; {AFTER_NOTE}" if normed else "")
     return LogitAttribution(shares, total - sum(shares.values()), total, note)
 
 
@@ -133,41 +121,3 @@ def logit_to_split(
         found = found if unembedding.bias is None else found + unembedding.bias[list(tokens)].float()
     first, *second = found.tolist()
     return float(first - sum(second))
-
-
-def through_frozen_norm(
-    norm: torch.nn.Module | None, at: Float[Tensor, " d_model"], directions: Float[Tensor, "... d_model"]
-) -> Float[Tensor, "... d_model"]:
-    """Pull directions back through a norm whose scale is held."""
-    gain, centred = frozen_norm(norm, at)
-    reading = gain.to(directions.device) * directions
-    return reading - reading.mean(-1, keepdim=True) if centred else reading
-
-
-def frozen_norm(
-    norm: torch.nn.Module | None, residual: Float[Tensor, " d_model"]
-) -> tuple[Float[Tensor, " d_model"], bool]:
-    """The final norm as what it is at this residual: a gain for each entry, and whether it takes the mean away.
-
-    Found by trying it, so that it holds for RMSNorm and LayerNorm under any name and however the gain is stored.
-    """
-    residual = residual.float()
-    if norm is None:
-        return torch.ones_like(residual), False
-    parameter = next(norm.parameters(), residual)
-
-    def apply(x: Tensor) -> Tensor:
-        with torch.no_grad():
-            normed: Tensor = norm(x.to(parameter)[None, None])
-        return normed[0, 0].float()
-
-    at_zero = apply(torch.zeros_like(residual))
-    shift = residual.std().clamp(min=1e-6) * 10
-    centred = bool(torch.allclose(apply(residual + shift), apply(residual), rtol=1e-2, atol=1e-2))
-    signs = torch.ones_like(residual)
-    signs[1::2] = -1
-    gain = (apply(signs) - at_zero) / (signs - signs.mean() if centred else signs)
-    inner = residual - residual.mean() if centred else residual
-    scaled = inner * gain
-    size = ((apply(residual) - at_zero) @ scaled) / (scaled @ scaled).clamp(min=1e-12)
-    return gain * size, centred

@@ -204,7 +204,7 @@ def _gradient(edits: Edits, inputs: Mapping[str, Tensor], target: Target | None 
     if cut_off:
         raise ModelError(
             f"{shape.name}: no gradient reaches the heads of {', '.join(cut_off[:3])} ({len(cut_off)} of "
-            f'{len(reached)} sites), as in quantised layers; importance(…, how="exact") needs none'
+            f'{len(reached)} sites), for example because they are quantised; use importance(…, how="exact")'
         )
     return -torch.cat([torch.zeros_like(gates[site]) if slope is None else slope for site, slope in found.items()])
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, overload
 
@@ -14,23 +16,22 @@ from headscope.attention import pattern as attention_pattern
 from headscope.attention.backends.waiting_layers import ObservedLayer
 from headscope.attention.engine import observe
 from headscope.attention.observation import Rows
-from headscope.attention.pattern import Index, Pooled, Source
+from headscope.attention.pattern import Index, PatternSource, Pooled
 from headscope.attention.questions import Question
 from headscope.errors import HeadNameError, InputError
 from headscope.heads.edits.edit import BoundEdit, Edits
 from headscope.heads.look.activation_cache import ActivationCache, SiteActivations
 from headscope.heads.look.attribution import Contributions, LogitAttribution, contributions_at, split_logit
+from headscope.heads.look.logit_lens import logit_lens
 from headscope.heads.look.sampling import ClassPrediction, Prediction, class_predictions, strongest_predictions
 from headscope.heads.look.table import head_table
-from headscope.heads.questions.batch_answers import BatchAnswers
-from headscope.heads.questions.cross_questions import Sides, are_words
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.heads.questions.standard_answers import StandardAnswers
-from headscope.heads.questions.standard_questions import VisibleKeys, answerable
-from headscope.models.inputs.patch_labels import NOT_TEXT, grid_labels, numbered_labels
+from headscope.heads.questions.standard_questions import Sides, VisibleKeys, answerable, are_words
+from headscope.models.inputs.media_positions import NOT_TEXT, grid_labels, numbered_labels
 from headscope.models.modes import own_precision
 from headscope.models.protocol import OpenModel, Prepared, Token
-from headscope.models.structure.residual_stream import LayerParts, layer_parts
+from headscope.models.structure.recorded_pass import RecordedPass
 from headscope.names import Head, HeadName, ModelShape
 
 LARGEST_PATTERN = 2**26  # cells of dense patterns; larger ones are read in rectangles
@@ -38,7 +39,7 @@ LARGEST_PATTERN = 2**26  # cells of dense patterns; larger ones are read in rect
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headscope.heads.explain.trace import Trace
+    from headscope.heads.explain.trace import TracedPrediction
     from headscope.heads.explain.why import Why
     from headscope.heads.questions.where import HeadWhere, Where
 
@@ -63,19 +64,22 @@ class Look:
         self.key = key
         self._answers = StandardAnswers()
         self._numbers: dict[tuple[int, bool, tuple[int, int] | None], tuple[Token, ...]] = {}
+        self.kept_pass: RecordedPass | None = None
+        """The recorded pass, once something has been asked of it."""
         self.explained: Any = None
-        """The recorded residual stream, once a score or a prediction has been explained."""
+        """Heads whose scores have been split."""
         self.cache = ActivationCache(model, prepared.inputs, self.edits)
 
     def read(self) -> Look:
         """Run the model on this text."""
-        # Under edits mostly the predictions are wanted; heads are observed when somebody looks at them.
-        if self.edits:
-            self.cache.predict()
-            self.edits.refuse_beyond(self.cache.reached)
-        else:
-            self.cache.observe(self.questions, BatchAnswers.of([self.prepared]))
+        self.cache.read(self.questions, [self.prepared])
+        self.edits.refuse_beyond(self.cache.reached)
         return self
+
+    def observe(self) -> Look:
+        """Run the model on this text and observe every head in the same pass."""
+        self.cache.at_once = True
+        return self.read()
 
     def save(self, path: str | Path) -> None:
         """Save to one file that ``headscope.open_look`` opens, with or without the model."""
@@ -101,7 +105,7 @@ class Look:
 
     def key_tokens(self, site: str) -> tuple[Token, ...]:
         """The tokens on the key side of a site."""
-        cross = self.shape.sites[site].kind == "cross"
+        cross = self.model.shape.sites[site].kind == "cross"
         texts = (self.prepared.context, self.tokens) if cross else (self.query_tokens(site),)
         fits = (text for text in texts if text and self._has_length(site, 1, len(text)))
         return next(fits, None) or self._numbered(site, 1)
@@ -142,14 +146,14 @@ class Look:
     def mean_answers(self, site: str) -> dict[str, Float[Tensor, " head"]]:
         """Mean mass per head on every standard question, over the rows that can answer it; absent if no row can.
 
-        Cross-attention has questions of its own: see ``cross_questions``; *monotone* is a share of rows.
+        Cross-attention has questions of its own: see ``questions_between``; *monotone* is a share of rows.
         """
         return self._answers.means(self, site)
 
     def sides(self, site: str) -> Sides | None:
         """The tokens of queries and keys where they can be asked about: one text, or two in cross-attention."""
         text, keys = self.query_tokens(site), self.key_tokens(site)
-        return (text, keys) if keys is text or self.shape.sites[site].kind == "cross" else None
+        return (text, keys) if keys is text or self.model.shape.sites[site].kind == "cross" else None
 
     def visible_keys(self, site: str) -> VisibleKeys:
         """Which keys the queries of a site may attend to."""
@@ -233,12 +237,12 @@ class Look:
         """A rectangle of one head's pattern at lower resolution: mean and maximum over blocks."""
         return attention_pattern.pooled(self.source(head), shape, rows, columns)
 
-    def source(self, head: HeadName) -> Source:
+    def source(self, head: HeadName) -> PatternSource:
         """q, k and log-sum-exp of one head, from which any part of its pattern is recomputed."""
         found = self._find(head)
         return self.site_source(found.site).only(found.head)
 
-    def site_source(self, site: str) -> Source:
+    def site_source(self, site: str) -> PatternSource:
         """q, k and log-sum-exp of all heads of a site."""
         self._site(site)
         return self.cache.source(site)
@@ -251,29 +255,33 @@ class Look:
 
     def z(self, site: str) -> Float[Tensor, "head query d_value"]:
         """z of every head of a site: its attention pattern times its values."""
-        rows = self._site(site).rows
-        return rows.output[0] if rows.output.numel() else self.cache.recompute(site)[2][0]
+        self._refuse_unreached(site)
+        return self.cache.z(site)[0]
+
+    @property
+    def recorded(self) -> RecordedPass:
+        """The text's pass as a graph of what was written into the residual stream; recorded on first use."""
+        self.cache.refuse_changed_weights()
+        if self.kept_pass is None:
+            observer = self.cache.attend if self.edits else None
+            with self.edits.during():
+                self.kept_pass = RecordedPass(self.model, self.prepared.inputs, observer, until=self.sites)
+        return self.kept_pass
 
     @own_precision()
     def residual(self, site: str | int) -> ResidualStream:
         """The residual stream before and after a site's output is added to it."""
-        return ResidualStream(*self._layer_parts(str(site))[:2])
+        self._refuse_unreached(str(site))
+        return ResidualStream(self.recorded.resid_pre(str(site)), self.recorded.resid_mid(str(site)))
 
     @own_precision()
     def mlp(self, site: str | int) -> Float[Tensor, "query d_model"]:
         """What the MLP of a site's layer adds to the residual stream."""
-        found = self._layer_parts(str(site)).mlp
+        self._refuse_unreached(str(site))
+        found = self.recorded.mlp_out(str(site))
         if found is None:
             raise InputError(f"the layer of {site} adds nothing to the residual stream after its attention: no MLP")
         return found
-
-    def _layer_parts(self, site: str) -> LayerParts:
-        self._site(site)
-        self.cache.refuse_changed_weights()
-        paths = {id(module): path for path, module in self.model.model.named_modules()}
-        path = paths[id(self.model.site_modules()[site])]
-        with torch.no_grad():
-            return layer_parts(self.model.model, path, lambda: self.model.run(self.prepared.inputs, self.cache.attend))
 
     @own_precision()
     def contributions(self, position: int | str, sites: Sequence[str] | None = None) -> Contributions:
@@ -289,12 +297,13 @@ class Look:
         """Direct logit attribution: one next-token logit, or a difference of two, split over the heads."""
         self._needs_predictions()
         place = self.position(position)
-        parts = self.contributions(place)
+        for site in self.sites:
+            self.model.output_weight(site)  # refused by name where heads cannot be split
         residual = self.cache.final_residual(place)
         if residual is None:
             raise InputError("this model's final norm was not found, so a logit cannot be split over its heads")
         ids = [self.token_id(token)] + ([] if minus is None else [self.token_id(minus)])
-        return split_logit(self.model, parts, residual, ids, self.logits[place])
+        return split_logit(self.recorded, place, residual, ids, self.logits[place])
 
     @own_precision()
     def why(
@@ -309,7 +318,7 @@ class Look:
         The score is relative to the row's mean over visible keys, to the key ``minus``, or with ``minus="others"`` to
         the other keys weighted by the pattern.
         """
-        from headscope.heads.explain.arrows import why
+        from headscope.heads.explain.why import why
 
         return why(self, head, query, key, minus)
 
@@ -318,14 +327,14 @@ class Look:
         self, head: HeadName, query: int | str = -1, keys: Sequence[int] | None = None, minus: int | str | None = None
     ) -> list[Why]:
         """Split the scores of several keys of one row at once; all visible ones unless some are given."""
-        from headscope.heads.explain.arrows import why_row
+        from headscope.heads.explain.why import why_row
 
         return why_row(self, head, query, keys, minus)
 
     @own_precision()
     def trace(
         self, token: str | int, minus: str | int | None = None, position: int | str = -1, floor: float = 0.03
-    ) -> Trace:
+    ) -> TracedPrediction:
         """Trace a prediction back to tokens: heads, what they read, why they looked there, and who wrote it.
 
         Parts whose share of the prediction is below ``floor`` are left out, and counted.
@@ -348,13 +357,28 @@ class Look:
         if isinstance(position, str):
             found = [i for i, token in enumerate(self.written) if position in (token.text, token.text.strip())]
             if len(found) != 1:
-                where = f"at positions {found}; give one of them" if found else "nowhere in this text"
-                raise InputError(f"the token {position!r} stands {where}")
+                where = f"occurs at positions {found}; give one of them" if found else "does not occur in this text"
+                raise InputError(f"the token {position!r} {where}")
             return found[0]
         length = len(self.written)
         if not -length <= position < length:
             raise InputError(f"position {position}: this text has {length} tokens, 0–{length - 1}")
         return position % length
+
+    def span(self, text: str) -> range:
+        """The positions of a passage that occurs once in this text, for ``hide``."""
+        ends = list(accumulate(len(token.text) for token in self.tokens))
+        whole = "".join(token.text for token in self.tokens)
+        if not text or whole.count(text) != 1:
+            where = f"occurs {whole.count(text)} times" if text else "is empty"
+            raise InputError(f"{text!r} {where} in this text; give a passage that occurs once")
+        start = whole.index(text)
+        return range(bisect_right(ends, start), bisect_left(ends, start + len(text)) + 1)
+
+    def logit_lens(self, position: int | str = -1, count: int = 1) -> dict[str, list[Prediction]]:
+        """The likeliest tokens if the stream before each layer, and after the last, were the end of the stream."""
+        self._needs_predictions()
+        return logit_lens(self, self.position(position), count)
 
     def token_id(self, token: str | int) -> int:
         """The id of a token given as text (with its leading space, where it has one) or as an id."""
@@ -366,25 +390,25 @@ class Look:
         return int(ids[0])
 
     def _find(self, head: HeadName | int) -> Head:
-        found = self.shape.find(head)
-        self._site(found.site)
+        found = self.model.shape.find(head)
+        self._refuse_unreached(found.site)
         return found
 
     def _site(self, site: str) -> SiteActivations | ObservedLayer:
+        self._refuse_unreached(site)
+        return self.cache.site(site)
+
+    def _refuse_unreached(self, site: str) -> None:
         if site not in self.cache.reached:
             self.shape.find(Head(site, 0))
             raise InputError(f"this text did not reach the site {site}; it reached {', '.join(self.sites)}")
-        return self.cache.site(site, self.questions)
 
     def _has_length(self, site: str, axis: int, length: int) -> bool:
         """Whether a site has this many positions: pooled keys, windows and added positions have others."""
-        return site not in self.cache.reached or self._lengths(site)[axis] == length
-
-    def _lengths(self, site: str) -> tuple[int, int]:
-        return self.cache.reached[site]
+        return site not in self.cache.reached or self.cache.reached[site][axis] == length
 
     def _check_size(self, what: str, n_heads: int, site: str) -> None:
-        n_query, n_key = self._lengths(site)
+        n_query, n_key = self.cache.reached[site]
         if n_heads * n_query * n_key > LARGEST_PATTERN:
             several = f"{n_heads}×" if n_heads > 1 else ""
             raise InputError(
@@ -395,7 +419,7 @@ class Look:
     def _numbered(self, site: str, axis: int) -> tuple[Token, ...]:
         windowed = site in self.n_windows
         grid = None if windowed else self.shape.sites[site].grid
-        key = (self._lengths(site)[axis], windowed, grid)
+        key = (self.cache.reached[site][axis], windowed, grid)
         if key not in self._numbers:  # one tuple for all sites: sides are known by identity
             names = grid_labels(grid, key[0]) or numbered_labels(key[0], windowed=windowed)
             self._numbers[key] = tuple(Token(NOT_TEXT, name) for name in names)

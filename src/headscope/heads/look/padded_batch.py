@@ -20,7 +20,7 @@ from headscope.attention.masks import Causal, Dense, Mask, Window
 from headscope.attention.observer import Call, plain
 from headscope.attention.scores import Alibi, DenseBias, Relative, Scores
 from headscope.heads.look.activation_cache import on_cpu, size_in_bytes
-from headscope.heads.questions.batch_answers import BatchAnswers, together
+from headscope.heads.questions.standard_answers import BatchAnswers, together
 
 if TYPE_CHECKING:
     from headscope.heads.look.look import Look
@@ -138,13 +138,13 @@ class _WaitingBatch:
         for index, look in enumerate(self.looks):
             own = {site: (sizes[site][index], z[index : index + 1]) for site, z in self._z.items()}
             for site, (size, _) in own.items():
-                look.cache.reach(site, *size)
+                look.cache.reached[site], look.cache.n_windows[site] = size, 1
             look.cache.answer_by(self._answers, self._layers, index)
             look.cache.wait(self._layers, index, {site: z[:, :, : size[0]] for site, (size, z) in own.items()})
 
 
 def _attend(look: Look, site: str, call: Call) -> Tensor:
-    return look.cache.attend(site, call) if look.edits else look.cache.observe_site(site, call, look.questions)
+    return look.cache.keep_site(site, call, look.questions)
 
 
 def _padded(given: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

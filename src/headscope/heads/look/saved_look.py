@@ -7,8 +7,10 @@ here are made again, so opening a file runs no code of its own.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +22,7 @@ from torch import Tensor
 from headscope.attention import masks, scores
 from headscope.attention.observation import Distance, Rows, Strongest
 from headscope.errors import InputError
-from headscope.files import parse_json, parsing, write_atomic
+from headscope.files import parsing, write_atomic
 from headscope.heads.edits.hidden_keys import Hidden
 from headscope.heads.look.activation_cache import SiteActivations
 from headscope.heads.look.look import Look
@@ -59,18 +61,24 @@ def save_look(look: Look, path: Path) -> None:
     }  # fmt: skip
     tensors: dict[str, Tensor] = {}
     header = json.dumps(_encode(content, tensors), ensure_ascii=False)
-    write_atomic(path, save(tensors, metadata={"headscope_look": header}))
+    metadata = {"headscope_look": header, "sha256": _digest(header, tensors.__getitem__, tensors)}
+    write_atomic(path, save(tensors, metadata=metadata))
 
 
 def open_saved_look(path: Path, model: OpenModel | None = None) -> Look:
     """Open a saved look. With the model that read it, everything works that works on a fresh look."""
     with parsing(str(path), "save the look again"), safe_open(path, framework="pt") as file:
-        header = parse_json((file.metadata() or {})["headscope_look"])
+        metadata = file.metadata() or {}
+        header = json.loads(metadata["headscope_look"])
         content = cast(dict[str, Any], _decode(header, file.get_tensor))
         version = content["schema_version"]
         if version != SCHEMA_VERSION:
             raise InputError(f"{path} has schema_version {version}; this program reads {SCHEMA_VERSION}")
         check_saved_look(content)
+        if "sha256" not in metadata:
+            warnings.warn(f"{path} was saved without a digest of its data: not verified", stacklevel=3)
+        elif _digest(metadata["headscope_look"], file.get_tensor, file.keys()) != metadata["sha256"]:
+            raise InputError(f"{path} is not what was saved (its SHA-256 differs); save the look again")
     if model is not None and weight_hash(model.model) != content["weights_sha256"]:
         raise InputError(f"{path} was saved from {content['shape'].name} with other weights than this model's")
     if model is None or content["edits"]:  # the edits themselves are not in the file, so no pass can be run again
@@ -82,6 +90,16 @@ def open_saved_look(path: Path, model: OpenModel | None = None) -> Look:
     if not isinstance(model, _WithoutModel):
         look.cache.refuse_changed_weights()  # from now on
     return look
+
+
+def _digest(header: str, tensor: Callable[[str], Tensor], names: Iterable[str]) -> str:
+    """SHA-256 over the header, and the name, kind and bytes of every tensor."""
+    made = hashlib.sha256(header.encode())
+    for name in sorted(names):
+        value = tensor(name)
+        made.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        made.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return made.hexdigest()
 
 
 class _Missing:

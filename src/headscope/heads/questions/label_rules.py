@@ -78,14 +78,14 @@ class LabelRule:
 
 
 @dataclass(frozen=True)
-class PatternLabeller:
+class _PatternLabeller:
     """Label tokens by a regular expression: 1 where it is found, −1 elsewhere."""
 
     pattern: str
 
     @cached_property
     def _compiled(self) -> Any:
-        return compile_pattern(self.pattern)
+        return _compile_pattern(self.pattern)
 
     def __call__(self, tokens: Sequence[Token]) -> list[int]:
         labels = {text: self._label(text) for text in dict.fromkeys(token.text for token in tokens)}
@@ -101,7 +101,7 @@ class PatternLabeller:
             ) from error
 
 
-def compile_pattern(pattern: str) -> Any:
+def _compile_pattern(pattern: str) -> Any:
     """Compile a regular expression whose size is bounded; one that is wrong or too large raises ``ValueError``."""
     if len(pattern) > LONGEST_PATTERN:
         raise ValueError(f"it has {len(pattern):,} characters, more than {LONGEST_PATTERN:,}")
@@ -118,12 +118,12 @@ def token_class(name: str, key: str, query: str = "") -> LabelRule:
     """A rule for the attention from tokens that match ``query`` (all by default) to tokens that match ``key``."""
     for side, pattern in (("key", key), ("query", query)):
         try:
-            compile_pattern(pattern)
+            _compile_pattern(pattern)
         except ValueError as error:
             raise InputError(
                 f"the {side} pattern {pattern!r} of {name!r} is not a regular expression: {error}"
             ) from error
-    return LabelRule(name, PatternLabeller(query), PatternLabeller(key), exclude_self=True)
+    return LabelRule(name, _PatternLabeller(query), _PatternLabeller(key), exclude_self=True)
 
 
 def read_class(written: str) -> LabelRule:
@@ -141,7 +141,7 @@ def read_class(written: str) -> LabelRule:
 
 def _describe(labeller: Labeller) -> str:
     """The regular expression, or a function's name and a hash of its source."""
-    if isinstance(labeller, PatternLabeller):
+    if isinstance(labeller, _PatternLabeller):
         return f"matches {labeller.pattern!r}"
     name = getattr(labeller, "__qualname__", type(labeller).__qualname__)
     try:

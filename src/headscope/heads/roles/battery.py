@@ -17,7 +17,7 @@ from headscope.heads.roles.probes.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
-class Paper:
+class _Paper:
     """The paper that described a role first, as far as we know."""
 
     authors: str
@@ -56,7 +56,7 @@ class Role:
     probe: ProbeMaker
     evidence: tuple[Evidence, ...]
     sites: frozenset[AttentionKind]
-    paper: Paper | None
+    paper: _Paper | None
 
 
 REPEAT = ProbeMaker("repeat", token_probes.repeat)
@@ -72,87 +72,91 @@ BOTH_WAYS: frozenset[AttentionKind] = frozenset({"bidirectional"})
 SELF = CAUSAL | BOTH_WAYS
 CROSS: frozenset[AttentionKind] = frozenset({"cross"})
 
-RAGANATO = Paper(
+RAGANATO = _Paper(
     "Raganato and Tiedemann", 2018, "An Analysis of Encoder Representations in Transformer-Based Machine Translation"
 )
-XIAO = Paper("Xiao et al.", 2023, "Efficient Streaming Language Models with Attention Sinks")
-CLARK = Paper("Clark et al.", 2019, "What Does BERT Look At? An Analysis of BERT's Attention")
-WANG = Paper(
+XIAO = _Paper("Xiao et al.", 2023, "Efficient Streaming Language Models with Attention Sinks")
+CLARK = _Paper("Clark et al.", 2019, "What Does BERT Look At? An Analysis of BERT's Attention")
+WANG = _Paper(
     "Wang et al.", 2022, "Interpretability in the Wild: a Circuit for Indirect Object Identification in GPT-2 Small"
 )
-ELHAGE = Paper("Elhage et al.", 2021, "A Mathematical Framework for Transformer Circuits")
-OLSSON = Paper("Olsson et al.", 2022, "In-context Learning and Induction Heads")
-GOULD = Paper("Gould et al.", 2023, "Successor Heads: Recurring, Interpretable Attention Heads In The Wild")
-WU = Paper("Wu et al.", 2024, "Retrieval Head Mechanistically Explains Long-Context Factuality")
-BAHDANAU = Paper("Bahdanau et al.", 2014, "Neural Machine Translation by Jointly Learning to Align and Translate")
+ELHAGE = _Paper("Elhage et al.", 2021, "A Mathematical Framework for Transformer Circuits")
+OLSSON = _Paper("Olsson et al.", 2022, "In-context Learning and Induction Heads")
+GOULD = _Paper("Gould et al.", 2023, "Successor Heads: Recurring, Interpretable Attention Heads In The Wild")
+WU = _Paper("Wu et al.", 2024, "Retrieval Head Mechanistically Explains Long-Context Factuality")
+BAHDANAU = _Paper("Bahdanau et al.", 2014, "Neural Machine Translation by Jointly Learning to Align and Translate")
 
 MOST = "more than half of its attention, so that no other position can have as much"
 PUBLISHED = "the threshold at which Olsson's recipe gives GPT-2 small's five well-known induction heads and no others"
 AS_INDUCTION = "the threshold of induction, since none was published for this role"
 RAISED = "above nine tenths of the candidates; chance is one half, and a random OV circuit stays near it"
-ABOVE_CHANCE = "clearly above the one half that chance gives"
-A_FIFTH = "a fifth of its attention on one word, beside the first token that trained heads rest on"
-A_FIFTIETH = "one fiftieth of all heads' direct logit attributions together, several times an even share"
+ABOVE_CHANCE = "clearly above one half, the chance level"
+A_FIFTH = "a fifth of its attention on one word, even though trained heads give much of it to the first token"
+A_FIFTIETH = "one fiftieth of all heads' direct logit attributions together, several times an equal share"
 
 
 def _attention(of: str, threshold: float, reason: str, margin: float = 0.1) -> Evidence:
     return Evidence("attention", of, threshold, margin, reason)
 
 
-def _arcs(name: str, sentence: str, templates: Sequence[str], what: str, paper: Paper | None = CLARK) -> Role:
+def _arcs(name: str, sentence: str, templates: Sequence[str], what: str, paper: _Paper | None = CLARK) -> Role:
     maker = ProbeMaker(name, text_probes.arc_probe(templates, what))
     return Role(name, sentence, maker, (_attention("arc", 0.2, A_FIFTH),), SELF, paper)
 
 
 ROLES = (
-    Role("previous token", "Looks at the token before.", REPEAT, (_attention("previous", 0.5, MOST),), SELF, RAGANATO),
-    Role("next token", "Looks at the token after.", REPEAT, (_attention("next", 0.5, MOST),), BOTH_WAYS, RAGANATO),
-    Role("itself", "Looks at its own token.", REPEAT, (_attention("itself", 0.5, MOST),), SELF, RAGANATO),
+    Role(
+        "previous token",
+        "Attends to the previous token.",
+        REPEAT, (_attention("previous", 0.5, MOST),), SELF, RAGANATO,
+    ),
+    Role("next token", "Attends to the next token.", REPEAT, (_attention("next", 0.5, MOST),), BOTH_WAYS, RAGANATO),
+    Role("itself", "Attends to its own token.", REPEAT, (_attention("itself", 0.5, MOST),), SELF, RAGANATO),
     Role(
         "first token",
-        "Rests on the first token: a sink, where attention goes that has nothing to look for.",
+        "Attends to the first token: an attention sink.",
         REPEAT, (_attention("first", 0.5, MOST),), SELF, XIAO,
     ),
     Role(
         "separators",
-        "Looks at punctuation and separators.",
+        "Attends to punctuation and separators.",
         SEPARATED, (_attention("separators", 0.5, MOST),), SELF, CLARK,
     ),
     Role(
         "duplicate token",
-        "Looks at earlier copies of its own token.",
+        "Attends to earlier copies of its own token.",
         SCATTERED, (_attention("duplicate", 0.35, AS_INDUCTION),), SELF, WANG,
     ),
     Role(
         "copying",
-        "Its OV circuit raises the token that it reads.",
+        "Its OV circuit raises the token that it attends to.",
         REPEAT, (Evidence("reading", "itself", 0.9, 0.2, RAISED),), CAUSAL, ELHAGE,
     ),
     Role(
         "induction",
-        "Finds an earlier copy of the token, and looks at (and predicts) what followed it there.",
+        "Finds an earlier copy of the current token, attends to the token that followed it, and raises that token.",
         REPEAT,
         (_attention("induction", 0.35, PUBLISHED), Evidence("reading", "itself", 0.65, 0.1, ABOVE_CHANCE)),
         CAUSAL, OLSSON,
     ),
     Role(
         "successor",
-        "Raises what comes next after the token that it reads: Tuesday after Monday, 4 after 3.",
+        "Raises the successor of the token that it attends to: Tuesday after Monday, 4 after 3.",
         SEQUENCES, (Evidence("reading", "successor", 0.9, 0.2, RAISED),), CAUSAL, GOULD,
     ),
     Role(
         "name mover",
-        "Where a name is due, looks at the person who has not acted yet and raises that name.",
+        "Where a name comes next, attends to the person who has not acted yet, and raises that name.",
         GIVING, (_attention("receiver", 0.2, A_FIFTH), Evidence("share", "+", 0.02, 0.02, A_FIFTIETH)), CAUSAL, WANG,
     ),
     Role(
         "negative name mover",
-        "Where a name is due, looks at the person who has not acted yet and lowers that name.",
+        "Where a name comes next, attends to the person who has not acted yet, and lowers that name.",
         GIVING, (_attention("receiver", 0.2, A_FIFTH), Evidence("share", "-", 0.02, 0.02, A_FIFTIETH)), CAUSAL, WANG,
     ),
     Role(
         "S-inhibition",
-        "Looks at the person who was named twice, and turns the name movers away from them.",
+        "Attends to the person who was named twice, and makes the name movers attend to them less.",
         GIVING,
         (
             _attention("giver again", 0.2, A_FIFTH),
@@ -162,7 +166,7 @@ ROLES = (
     ),
     Role(
         "retrieval",
-        "Finds the one fact in a long text that the end asks about, and raises what it says.",
+        "Finds the one fact in a long text that the end asks about, and raises its answer.",
         NEEDLE,
         (
             _attention("needle", 0.1, "a tenth, the threshold of the paper's own score", 0.05),
@@ -172,32 +176,32 @@ ROLES = (
     ),
     _arcs(
         "coreference",
-        "A pronoun looks at the person it stands for.",
+        "A pronoun attends to the person it refers to.",
         grammar.COREFERENCE, "two people of different gender and a pronoun",
     ),
     _arcs(
         "verb to subject",
-        "A verb looks at its subject, past other nouns.",
+        "A verb attends to its subject, past other nouns.",
         grammar.VERB_TO_SUBJECT, "a verb, its subject, and another noun",
     ),
     _arcs(
         "noun to modifier",
-        "A noun looks at its own adjective.",
+        "A noun attends to its own adjective.",
         grammar.NOUN_TO_MODIFIER, "a noun, its adjective, and another adjective",
     ),
     _arcs(
         "negation",
-        "A negated word looks at its “not”.",
+        "A negated word attends to its “not”.",
         grammar.NEGATION, "a negated word, its “not”, and another adverb", None,
     ),
     Role(
         "alignment",
-        "Looks at the same word in the source.",
+        "Attends to the same word in the source.",
         ALIGNED, (_attention("same word", 0.5, MOST),), CROSS, BAHDANAU,
     ),
     Role(
         "alignment ahead",
-        "Looks at the word of the source that is to be written next.",
+        "Attends to the word of the source that is written next.",
         ALIGNED, (_attention("next word", 0.5, MOST),), CROSS, BAHDANAU,
     ),
 )  # fmt: skip

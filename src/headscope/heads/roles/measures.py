@@ -19,7 +19,6 @@ from torch import Tensor
 from headscope.attention.engine import observe
 from headscope.attention.observer import Call, plain
 from headscope.errors import ModelError
-from headscope.heads.look.attribution import through_frozen_norm
 from headscope.heads.roles.probes.probe import (
     AttentionKind,
     Batch,
@@ -33,6 +32,7 @@ from headscope.heads.roles.probes.probe import (
 )
 from headscope.heads.roles.task import run_batch, task_scores
 from headscope.models.protocol import ForwardPass, OpenModel
+from headscope.models.structure.unembedding import through_frozen_norm
 
 Measure = Literal["attention", "reading", "share", "effect"]
 Requested = Mapping[tuple[Measure, str], frozenset[AttentionKind]]

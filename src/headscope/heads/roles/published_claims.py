@@ -16,7 +16,7 @@ Outcome = Literal["agrees", "differs", "not tested"]
 
 
 @dataclass(frozen=True)
-class Claim:
+class _Claim:
     """A set of heads of one model that a source gives a role; ``scores`` are the published ones, if there are any."""
 
     models: tuple[str, ...]
@@ -36,7 +36,7 @@ class Claim:
 class ClaimCheck:
     """One head of a claim compared with a report: the head's score, and its rank among all heads on that role."""
 
-    claim: Claim
+    claim: _Claim
     head: str
     outcome: Outcome
     score: float | None
@@ -57,24 +57,25 @@ WU = "Wu et al. 2024, head_score files of the retrieval-head repository (score a
 GPT2 = ("gpt2", "gpt2-small")
 
 
-def _scored(models: tuple[str, ...], role: str, source: str, **scores: float) -> Claim:
+def _scored(models: tuple[str, ...], role: str, source: str, **scores: float) -> _Claim:
     """Heads written h5_1=.987, because a keyword cannot hold a dot."""
     by_head = {name[1:].replace("_", "."): score for name, score in scores.items()}
-    return Claim(models, role, tuple(by_head), source, by_head)
+    return _Claim(models, role, tuple(by_head), source, by_head)
 
 
-CLAIMS: tuple[Claim, ...] = (
-    Claim(GPT2, "name mover", ("9.9", "10.0", "9.6"), WANG),
-    Claim(GPT2, "backup name mover", ("10.10", "10.6", "10.2", "10.1", "11.2", "9.7", "9.0", "11.9"), WANG,
+CLAIMS: tuple[_Claim, ...] = (
+    _Claim(GPT2, "name mover", ("9.9", "10.0", "9.6"), WANG),
+    _Claim(GPT2, "backup name mover", ("10.10", "10.6", "10.2", "10.1", "11.2", "9.7", "9.0", "11.9"), WANG,
           note="they act when the name movers are gone; the battery has no such role"),
-    Claim(GPT2, "negative name mover", ("10.7", "11.10"), WANG),
-    Claim(GPT2, "S-inhibition", ("7.3", "7.9", "8.6", "8.10"), WANG),
-    Claim(GPT2, "induction", ("5.5", "5.8", "5.9", "6.9"), WANG),
-    Claim(GPT2, "duplicate token", ("0.1", "0.10", "3.0"), WANG),
-    Claim(GPT2, "previous token", ("2.2", "4.11"), WANG, note="TransformerLens's head_detector demo finds 2.2 diffuse"),
-    Claim(GPT2, "negative name mover", ("10.7",), "McDougall et al. 2023, Copy Suppression",
+    _Claim(GPT2, "negative name mover", ("10.7", "11.10"), WANG),
+    _Claim(GPT2, "S-inhibition", ("7.3", "7.9", "8.6", "8.10"), WANG),
+    _Claim(GPT2, "induction", ("5.5", "5.8", "5.9", "6.9"), WANG),
+    _Claim(GPT2, "duplicate token", ("0.1", "0.10", "3.0"), WANG),
+    _Claim(GPT2, "previous token", ("2.2", "4.11"), WANG,
+          note="TransformerLens's head_detector demo finds 2.2 diffuse"),
+    _Claim(GPT2, "negative name mover", ("10.7",), "McDougall et al. 2023, Copy Suppression",
           note="described as copy suppression, of which the negative name mover is an instance"),
-    Claim(GPT2, "greater-than", ("5.1", "5.5", "6.9", "7.10", "8.8", "8.11", "9.1"),
+    _Claim(GPT2, "greater-than", ("5.1", "5.5", "6.9", "7.10", "8.8", "8.11", "9.1"),
           "Hanna et al. 2023, circuit_discovery.py", note="ACDC's list differs; the battery has no such role"),
     _scored(GPT2, "induction", SONG, h5_1=.987, h6_9=.966, h5_5=.958, h7_10=.920, h10_7=.882, h7_2=.843, h11_10=.756,
             h9_9=.659, h9_6=.630, h10_1=.612, h5_0=.595),
@@ -106,7 +107,7 @@ CLAIMS: tuple[Claim, ...] = (
     _scored(("qwen1.5-14b",), "retrieval", WU, h12_2=1.003, h14_12=1.0, h23_16=.923),
     _scored(("qwen1.5-14b-chat",), "retrieval", WU, h14_12=.525),
     *(
-        Claim(("bert-base-uncased",), f"syntax: {relation}", (head,),
+        _Claim(("bert-base-uncased",), f"syntax: {relation}", (head,),
               "Clark et al. 2019, the output kept in Syntax_Analysis.ipynb", {head: right},
               note=f"best fixed offset {baseline}; Stanford relations")
         for relation, head, right, baseline in (
@@ -117,7 +118,7 @@ CLAIMS: tuple[Claim, ...] = (
 )  # fmt: skip
 
 
-def claims_about(model: str) -> list[Claim]:
+def claims_about(model: str) -> list[_Claim]:
     """The claims about a model of this name; its owner and letter case do not matter."""
     name = model.rstrip("/").rpartition("/")[2].lower()
     return [claim for claim in CLAIMS if name in claim.models]
@@ -141,7 +142,7 @@ def check_claims(report: Report) -> list[ClaimCheck]:
     return [_check(claim, head, trials.get(claim.role)) for claim in claims_about(report.model) for head in claim.heads]
 
 
-def _check(claim: Claim, head: str, trial: Trial | None) -> ClaimCheck:
+def _check(claim: _Claim, head: str, trial: Trial | None) -> ClaimCheck:
     if trial is None:
         return ClaimCheck(claim, head, "not tested", None, None, claim.note or "the battery has no such role")
     if not trial.tested:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from headscope.errors import InputError
 
@@ -145,27 +147,19 @@ class Report:
         if version != SCHEMA_VERSION:
             raise InputError(f"this report has schema_version {version!r}; this program reads {SCHEMA_VERSION}")
         try:
-            findings = tuple(
-                Finding(
-                    **{
-                        **finding,
-                        "evidence": tuple(EvidenceScore(**score) for score in finding["evidence"]),
-                        "ablated": None if finding["ablated"] is None else AblationEffect(**finding["ablated"]),
-                    }
-                )
-                for finding in given["findings"]
-            )
-            trials = tuple(Trial(**{**trial, "named": tuple(trial["named"])}) for trial in given["trials"])
-            return cls(**{f.name: given[f.name] for f in fields(cls)} | {"findings": findings, "trials": trials})
-        except (KeyError, TypeError) as error:
+            return TypeAdapter(cls).validate_python(given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
             raise InputError(
-                f"this report is incomplete ({error!r}); make it again with headscope heads --json"
+                f"this report is incomplete ({where}); make it again with headscope heads --json"
             ) from error
 
     def __str__(self) -> str:
         lines = [
-            f"{self.model}: {len(self.named)} of {self.n_heads} heads have a role, {self.n_without} have none; "
-            f"{self.n_resting} do nothing but rest on the first token"
+            f"{self.model}: {len(self.named)} of {self.n_heads} heads pass a test for a role: "
+            f"{len(self.named) - self.n_resting} for something specific, {self.n_resting} only for attending to the "
+            f"first token; {self.n_without} pass none"
         ]
         if "stopped" in self.recipe:
             lines.append(f"  stopped {self.recipe['stopped']}: what follows is all that was done")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from importlib.metadata import version
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from headscope.attention.progress import report_progress
+from headscope.attention.progress import report_progress, uninterrupted
 from headscope.errors import InputError
 from headscope.heads.bootstrap import RESAMPLES, bootstrap
 from headscope.heads.roles.battery import BATTERY, Role
@@ -19,12 +20,11 @@ from headscope.heads.roles.measures import why_no_logit_attribution
 from headscope.heads.roles.probes.probe import Probe
 from headscope.heads.roles.probes.vocabulary import Vocabulary
 from headscope.heads.roles.report import AblationEffect, EvidenceScore, Finding, Report, Trial, p_value, rounded
-from headscope.heads.roles.shuffled_weights import shuffled_weights
 from headscope.heads.roles.task import TaskAblation
 from headscope.heads.roles.traits import traits
 from headscope.heads.roles.trials import MOVER, STOPPED, RoleScores, Trials, make_probes, measure_roles, score_effects
 from headscope.models.protocol import OpenModel
-from headscope.models.weight_hash import weight_hash
+from headscope.models.weight_hash import weight_hash, weights_put_back
 from headscope.names import Head
 
 T = TypeVar("T")
@@ -299,12 +299,26 @@ def _recipe(model: OpenModel, vocabulary: Vocabulary, trials: Trials, options: R
         "dtype": str(weight.dtype).removeprefix("torch."),
         "device": weight.device.type,
         "threads": torch.get_num_threads(),
-        "versions": {name: _version(name) for name in ("headscope", "torch", "transformers")},
+        "versions": {name: version(name) for name in ("headscope", "torch", "transformers")},
     }
 
 
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
+@contextmanager
+def shuffled_weights(model: OpenModel, seed: int) -> Iterator[None]:
+    """Shuffle the entries of every matrix inside the block and restore them bit by bit afterwards.
+
+    Norms and biases stay. The model is changed in place, so nothing else may use it meanwhile.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    kept = [(weight, weight.detach().cpu().clone()) for weight in model.model.parameters() if weight.ndim >= 2]
+    with weights_put_back(model.model), uninterrupted():
+        try:
+            with torch.no_grad():
+                for weight, own in kept:
+                    order = torch.randperm(weight.numel(), generator=generator)
+                    weight.copy_(own.flatten()[order].view(weight.shape))
+            yield
+        finally:
+            with torch.no_grad():
+                for weight, own in kept:
+                    weight.copy_(own)

@@ -81,11 +81,6 @@ class TaskAblation:
         return run_batch(self.model, batch, observer)[0].logits
 
 
-def ablated_task_scores(model: OpenModel, probe: Probe, head: Head) -> Float[Tensor, " input"]:
-    """Score the model on the probe's task with one head mean-ablated."""
-    return TaskAblation(model, probe).scores(head)
-
-
 def _plain(site: str, call: Call) -> Tensor:
     return plain(call)
 

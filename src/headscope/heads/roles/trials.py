@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from headscope.attention.engine import observe
+from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
 from headscope.heads.roles.battery import BATTERY, Role
 from headscope.heads.roles.measures import (
@@ -21,10 +23,10 @@ from headscope.heads.roles.measures import (
     run_probe,
     why_no_logit_attribution,
 )
-from headscope.heads.roles.probes.probe import AttentionKind, Probe, attention_kind
+from headscope.heads.roles.probes.probe import AttentionKind, Batch, Probe, attention_kind
 from headscope.heads.roles.probes.vocabulary import UntestableError, Vocabulary
-from headscope.heads.roles.s_inhibition import inhibition_effects
 from headscope.heads.roles.significance import holm, passes_threshold, signed_ranks
+from headscope.heads.roles.task import mean_ablation, run_batch
 from headscope.models.protocol import OpenModel
 from headscope.names import Head
 
@@ -271,3 +273,49 @@ def _name_movers(
     named = trials.named(alpha, floors)[MOVER]
     best = movers.score.masked_fill(~named, -1.0).argsort(descending=True)[:MOST_MOVERS]
     return [heads[index] for index in best.tolist() if bool(named[index])]
+
+
+@torch.no_grad()
+def inhibition_effects(
+    model: OpenModel, probe: Probe, movers: Sequence[Head], candidates: Sequence[Head]
+) -> Measurement:
+    """How far the movers' attention turns from receiver to giver without each candidate.
+
+    The rival is the same in counterfactual sentences, where a third person acts: no name is repeated, so there is none
+    to inhibit.
+    """
+    heads = model.shape.heads()
+
+    def effects(batches: Sequence[Batch]) -> Float[Tensor, "input head"]:
+        def preference(ablated: Head | None) -> Float[Tensor, " input"]:
+            return torch.cat([_preference(model, batch, movers, ablated) for batch in batches])
+
+        found, whole = torch.zeros(probe.n_inputs, len(heads)), preference(None)
+        for head in candidates:
+            found[:, heads.index(head)] = whole - preference(head)
+        return found
+
+    counterfactuals = [batch.counterfactual for batch in probe.batches if batch.counterfactual is not None]
+    return Measurement(effects(probe.batches), effects(counterfactuals), ("nobody named twice",) * len(heads))
+
+
+def _preference(
+    model: OpenModel, batch: Batch, movers: Sequence[Head], ablated: Head | None
+) -> Float[Tensor, " input"]:
+    """The movers' mean attention from the end to the receiver, minus that to both mentions of the giver."""
+    to = batch.questions["receiver"]
+    questions = {"receiver": to.wanted, "giver": to.rivals["the giver"], "again": to.rivals["the giver again"]}
+    end = (to.wanted.query != -1).int().argmax(1)
+    attend = (lambda _, call: plain(call)) if ablated is None else mean_ablation(ablated, end)
+    found: list[Tensor] = []
+
+    def observer(site: str, call: Call) -> Tensor:
+        heads = [mover.head for mover in movers if mover.site == site]
+        if heads:
+            mass = observe(call.q, call.k, call.v, scores=call.scores, questions=questions, statistics=frozenset()).mass
+            preference = mass["receiver"] - mass["giver"] - mass["again"]
+            found.append(preference.sum(2)[:, heads].cpu())
+        return attend(site, call)
+
+    run_batch(model, batch, observer)
+    return torch.cat(found, dim=1).float().mean(1)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from headscope.errors import InputError
-from headscope.files import RepeatedKeyError, parse_json
 from headscope.lab.cards.config_reader import EXAMPLE, KEYS, Architecture, read_config
 from headscope.lab.cards.counting import BYTES, Parameters, count_parameters, kept_per_token, kv_bytes, next_token_flops
 
@@ -77,7 +76,7 @@ class Card:
         if model.model_type == "falcon" and not config.get("new_decoder_architecture"):
             # only the newer version has groups of KV heads; its second norm is left out, as in this model
             config |= {"new_decoder_architecture": True, "num_ln_in_parallel_attn": 1}
-        return make_card(config, self.name, f"{self.title}, changed", self.source)
+        return _make_card(config, self.name, f"{self.title}, changed", self.source)
 
     def kv_choices(self, length: int) -> list[dict[str, Any]]:
         """Cache and total for every possible number of KV heads, from MHA to MQA."""
@@ -139,7 +138,7 @@ class Card:
         }
 
 
-def make_card(config: Mapping[str, Any], name: str = "", title: str = "", source: str = "") -> Card:
+def _make_card(config: Mapping[str, Any], name: str = "", title: str = "", source: str = "") -> Card:
     """Make a card from a parsed config."""
     try:
         model = read_config(config)
@@ -173,16 +172,16 @@ def from_sizes(
     }
     given = {"num_key_value_heads": n_kv_heads, "head_dim": d_head, "intermediate_size": d_ff, "vocab_size": vocabulary}
     config |= {key: value for key, value in given.items() if value is not None}
-    return make_card(config, "sizes", f"{n_heads} heads in a width of {d_model}", "sizes given by hand")
+    return _make_card(config, "sizes", f"{n_heads} heads in a width of {d_model}", "sizes given by hand")
 
 
 def card(what: str | Path | Mapping[str, Any]) -> Card:
     """Find a card by built-in name, or make one from a config.json, a folder with one, JSON text or a mapping."""
     if isinstance(what, Mapping):
-        return make_card(what)
+        return _make_card(what)
     text = str(what).strip()
     if text.startswith("{"):
-        return make_card(_parse(text, "this text"))
+        return _make_card(_parse(text, "this text"))
     if text.lower() in built_in():
         return built_in()[text.lower()]
     path = Path(text)
@@ -194,7 +193,7 @@ def card(what: str | Path | Mapping[str, Any]) -> Card:
             content = file.read_text(encoding="utf-8")
         except UnicodeDecodeError:
             raise InputError(f"{file} is not text; give a config.json") from None
-        return make_card(_parse(content, str(file)), file.parent.name or file.stem)
+        return _make_card(_parse(content, str(file)), file.parent.name or file.stem)
     if path.is_dir():
         raise InputError(f"there is no config.json in {path}; give a model's folder, or one of the names: {_some()}")
     close = difflib.get_close_matches(text.lower(), built_in(), n=3, cutoff=0.5)
@@ -208,9 +207,7 @@ def _some() -> str:
 
 def _parse(text: str, where: str) -> Mapping[str, Any]:
     try:
-        content = parse_json(text)
-    except RepeatedKeyError as problem:
-        raise InputError(f"{where} cannot be read: {problem}; keep one of them") from None
+        content = json.loads(text)
     except (ValueError, RecursionError):  # a number of thousands of digits is a plain ValueError
         raise InputError(f"{where} is not JSON; a config.json looks like {EXAMPLE}") from None
     if not isinstance(content, Mapping):
@@ -223,7 +220,7 @@ def built_in() -> dict[str, Card]:
     """The cards that are part of headscope, by name."""
     stored = json.loads(Path(__file__).with_name("cards.json").read_text(encoding="utf-8"))
     return {
-        entry["name"]: make_card(entry["config"], entry["name"], entry["title"], entry["source"])
+        entry["name"]: _make_card(entry["config"], entry["name"], entry["title"], entry["source"])
         for entry in stored["cards"]
     }
 

@@ -20,7 +20,7 @@ def size(count: int | float) -> str:
     return f"{count:.0f} B"
 
 
-def big(count: int | float | None) -> str:
+def _big(count: int | float | None) -> str:
     """Format a count: 124 M, 8.03 B."""
     if count is None:
         return "not known"
@@ -46,7 +46,7 @@ def render(card: Card, length: int | None = None) -> RenderableType:
         ("KV heads per layer", f"{model.n_kv_heads}  {model.kind}: {kind}"),
         ("numbers per head (d_head)", str(model.d_head)),
         ("heads × layers", f"{model.n_heads} × {model.attention_layers} = {card.heads_in_all:,}"),
-        ("parameters", big(card.parameters.total)),
+        ("parameters", _big(card.parameters.total)),
         ("KV cache per token", f"{size(card.kv_bytes(1))} in fp16, {size(card.kv_bytes(1, 'fp8'))} in fp8"),
         (
             f"KV cache at {length:,}",
@@ -68,11 +68,11 @@ def _shares(title: str, counted: str, counts: Mapping[str, int], digits: int) ->
     for name in (counted, "share"):
         table.add_column(name, justify="right")
     for part, count in counts.items():
-        table.add_row(part, big(count), f"{100 * count / sum(counts.values()):.{digits}f} %")
+        table.add_row(part, _big(count), f"{100 * count / sum(counts.values()):.{digits}f} %")
     return table
 
 
-def render_side_by_side(cards: Sequence[Card], length: int | None = None) -> RenderableType:
+def _side_by_side(cards: Sequence[Card], length: int | None = None) -> RenderableType:
     """Several cards, one column each; their caches at one length."""
     length = USUAL_LENGTH if length is None else length
     table = Table(box=None, padding=(0, 2, 0, 0))
@@ -85,8 +85,8 @@ def render_side_by_side(cards: Sequence[Card], length: int | None = None) -> Ren
         "query heads": lambda card: str(card.model.n_heads),
         "KV heads": lambda card: f"{card.model.n_kv_heads} {card.model.kind}",
         "d_head": lambda card: str(card.model.d_head),
-        "parameters": lambda card: big(card.parameters.total),
-        "attention": lambda card: big(card.parameters.attention),
+        "parameters": lambda card: _big(card.parameters.total),
+        "attention": lambda card: _big(card.parameters.attention),
         "KV cache per token, fp16": lambda card: size(card.kv_bytes(1)),
         f"KV cache at {length:,}, fp16": lambda card: size(card.kv_bytes(length)),
     }
@@ -109,4 +109,4 @@ def render_head_sizes() -> RenderableType:
 def show(cards: Sequence[Card], length: int | None = None, console: Console | None = None) -> None:
     """Print one card in full, or several side by side."""
     console = console or Console()
-    console.print(render(cards[0], length) if len(cards) == 1 else render_side_by_side(cards, length))
+    console.print(render(cards[0], length) if len(cards) == 1 else _side_by_side(cards, length))

@@ -47,7 +47,7 @@ LARGEST = dict.fromkeys(KEYS, 1_000_000_000) | {"n_layers": 10_000, "n_heads": 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Latent:
+class _Latent:
     """Multi-head latent attention: one compressed vector per token is cached, and a rotary part shared by all heads."""
 
     kv_rank: int
@@ -58,7 +58,7 @@ class Latent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experts:
+class _Experts:
     """A mixture of experts: ``used`` of ``count`` FFNs per token, and a shared one of ``shared_width``."""
 
     count: int
@@ -86,8 +86,8 @@ class Architecture:
     context: int | None
     tied: bool
     windows: tuple[int | None, ...]
-    latent: Latent | None
-    experts: Experts | None
+    latent: _Latent | None
+    experts: _Experts | None
     dense_layers: int
     decodes: bool
     family: Family
@@ -204,7 +204,7 @@ def _kv_heads(config: Mapping[str, Any], family: Family, n_heads: int) -> int:
     return count
 
 
-def _latent(config: Mapping[str, Any]) -> Latent | None:
+def _latent(config: Mapping[str, Any]) -> _Latent | None:
     rank = config.get("kv_lora_rank")
     if not rank:
         return None
@@ -212,7 +212,7 @@ def _latent(config: Mapping[str, Any]) -> Latent | None:
     nope, rope, value = (size if isinstance(size, int) else 0 for size in sizes.values())
     if not (nope and rope and value):
         raise InputError(f"a config with kv_lora_rank (MLA) needs {', '.join(sizes)} too; got {sizes}")
-    return Latent(kv_rank=int(rank), q_rank=config.get("q_lora_rank"), d_nope=nope, d_rope=rope, d_value=value)
+    return _Latent(kv_rank=int(rank), q_rank=config.get("q_lora_rank"), d_nope=nope, d_rope=rope, d_value=value)
 
 
 def _dense_width(config: Mapping[str, Any], d_model: int, family: Family, model_type: str) -> int | None:
@@ -224,7 +224,7 @@ def _dense_width(config: Mapping[str, Any], d_model: int, family: Family, model_
     return width or (None if family.gated else 4 * d_model)
 
 
-def _experts(config: Mapping[str, Any], family: Family) -> Experts | None:
+def _experts(config: Mapping[str, Any], family: Family) -> _Experts | None:
     count = _whole(config, "n_experts")
     width = config.get("moe_intermediate_size") or config.get("intermediate_size")
     used = config.get("num_experts_per_tok") or config.get("num_experts_per_token")
@@ -237,7 +237,7 @@ def _experts(config: Mapping[str, Any], family: Family) -> Experts | None:
         shared = int(config.get("shared_expert_intermediate_size") or 0)
     if family.shared_expert == "one":
         shared = int(width)
-    return Experts(count=count, used=int(used or 1), width=int(width), shared_width=shared)
+    return _Experts(count=count, used=int(used or 1), width=int(width), shared_width=shared)
 
 
 def _dense_layers(config: Mapping[str, Any], n_layers: int) -> int:

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from headscope.errors import InputError
 from headscope.lab.compile.programs import Program
-from headscope.lab.compile.residual_layout import N_WORDS, Layout
-from headscope.lab.compile.selectors import QueryKey, Selector, offset
+from headscope.lab.compile.selectors import N_WORDS, QueryKey, ResidualLayout, Selector, offset
 from headscope.lab.compile.words import CLASSES, IDS, word_tokenizer
 from headscope.lab.teach.tiny_transformer import TinyBlock, TinyConfig, TinyTransformer
 
@@ -64,7 +63,7 @@ class _Job:
 def compile_program(program: Program, options: CompileOptions | None = None) -> Compiled:
     """Make the model of a program. ``headscope.load(compiled.model, compiled.tokenizer)`` opens it."""
     options = options or CompileOptions()
-    layout = Layout(options.context, options.mlp)
+    layout = ResidualLayout(options.context, options.mlp)
     layers = _layers(program.selectors, layout)
     n_heads = max(map(len, layers)) + options.decoys
     model = _empty(layout, len(layers), n_heads)
@@ -84,7 +83,7 @@ def compile_program(program: Program, options: CompileOptions | None = None) -> 
     return Compiled(program, model.eval(), word_tokenizer(), ordered)
 
 
-def _layers(selectors: Sequence[Selector], layout: Layout) -> list[list[_Job]]:
+def _layers(selectors: Sequence[Selector], layout: ResidualLayout) -> list[list[_Job]]:
     """The heads of each layer: those that read notes or computed classes come second, after those that write them."""
     late = [each for each in selectors if each.needs or (layout.mlp and each.reads_class)]
     early = [each for each in selectors if each not in late]
@@ -96,7 +95,7 @@ def _layers(selectors: Sequence[Selector], layout: Layout) -> list[list[_Job]]:
     return [first, second] if second else [first]
 
 
-def _empty(layout: Layout, n_layers: int, n_heads: int) -> TinyTransformer:
+def _empty(layout: ResidualLayout, n_layers: int, n_heads: int) -> TinyTransformer:
     """All weights zero but embeddings and the unembedding of the answer."""
     config = TinyConfig(
         vocabulary=N_WORDS, context=layout.context, d_model=layout.d_model, n_layers=n_layers, n_heads=n_heads,
@@ -116,11 +115,11 @@ Matrices = tuple[QueryKey, Tensor, Tensor]
 """W_Q and W_K; W_V ``[d_model, d_head]``; W_O ``[d_head, d_model]``."""
 
 
-def _matrices(layout: Layout, job: _Job) -> Matrices:
+def _matrices(layout: ResidualLayout, job: _Job) -> Matrices:
     return job.selector.make(layout), layout.read(layout.token), layout.write(job.writes)
 
 
-def _decoy(layout: Layout, options: CompileOptions, generator: torch.Generator) -> Matrices:
+def _decoy(layout: ResidualLayout, options: CompileOptions, generator: torch.Generator) -> Matrices:
     """Random matrices: a head that looks here and there and writes little."""
 
     def draw(*shape: int) -> Tensor:
@@ -142,7 +141,7 @@ def _set_head(model: TinyTransformer, layer: int, head: int, matrices: Matrices)
     attention.o_proj.weight[:, rows] = output.T
 
 
-def _set_mlp(model: TinyTransformer, layout: Layout) -> None:
+def _set_mlp(model: TinyTransformer, layout: ResidualLayout) -> None:
     """One hidden unit per class: GELU of ±4 is 4 or nearly 0."""
     up, down = _mlp(model)
     for unit, words in enumerate(CLASSES.values()):

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.lab.compile.residual_layout import N_WORDS, Layout
-from headscope.lab.compile.words import CLASSES, IDS
+from headscope.lab.compile.words import CLASSES, IDS, VOCABULARY
 
 SHARP = 24.0
 LATER = 4.0
@@ -35,7 +35,7 @@ class Selector:
     """One rule as a head can follow it. ``needs`` names the first-layer heads whose notes it reads."""
 
     rule: str
-    make: Callable[[Layout], QueryKey]
+    make: Callable[[ResidualLayout], QueryKey]
     needs: tuple[int, ...] = ()
     reads_class: bool = False
     """Whether it reads a class that an MLP may have computed."""
@@ -44,7 +44,7 @@ class Selector:
 def offset(rule: str, steps: int) -> Selector:
     """Attend so many places back."""
 
-    def make(layout: Layout) -> QueryKey:
+    def make(layout: ResidualLayout) -> QueryKey:
         wanted = (torch.arange(layout.context) - steps).clamp(min=0)
         return QueryKey(
             SHARP * layout.read(layout.position, torch.eye(layout.context)[wanted]), layout.read(layout.position)
@@ -54,7 +54,7 @@ def offset(rule: str, steps: int) -> Selector:
 
 
 def first_token() -> Selector:
-    def make(layout: Layout) -> QueryKey:
+    def make(layout: ResidualLayout) -> QueryKey:
         return QueryKey(SHARP * _ones(layout), layout.read(layout.position, _first(layout)))
 
     return Selector("first token", make)
@@ -63,7 +63,7 @@ def first_token() -> Selector:
 def decay(near: float) -> Selector:
     """Attend to all tokens, less with distance."""
 
-    def make(layout: Layout) -> QueryKey:
+    def make(layout: ResidualLayout) -> QueryKey:
         never_first = layout.read(layout.position, -SHARP * _first(layout))
         return QueryKey(_ones(layout), _later(layout, 1 / near) + never_first)
 
@@ -74,7 +74,7 @@ def class_of(name: str, *, near: float | None = None, last: bool = False) -> Sel
     """Attend to the words of a class: to all alike, to near ones more, or to the last only."""
     rule = f"last {name}" if last else name if near is None else f"{name}, near {near:g}"
 
-    def make(layout: Layout) -> QueryKey:
+    def make(layout: ResidualLayout) -> QueryKey:
         slope = LATER if last else 0.0 if near is None else 1 / near
         sharp = SHARP + slope * layout.context
         if layout.mlp:
@@ -89,7 +89,7 @@ def class_of(name: str, *, near: float | None = None, last: bool = False) -> Sel
 def same_token(rule: str, note: int | None = None, *, last: bool = False) -> Selector:
     """Attend to keys that are the query's token, or that carry it in a note; never to the query itself."""
 
-    def make(layout: Layout) -> QueryKey:
+    def make(layout: ResidualLayout) -> QueryKey:
         slope = LATER if last else 0.0
         sharp = SHARP + slope * layout.context
         part = layout.token if note is None else layout.note(note)
@@ -105,7 +105,7 @@ def same_token(rule: str, note: int | None = None, *, last: bool = False) -> Sel
 def same_two(rule: str = "after a copy of two") -> Selector:
     """Attend to what followed the query's token and the one before it: both have to be equal."""
 
-    def make(layout: Layout) -> QueryKey:
+    def make(layout: ResidualLayout) -> QueryKey:
         query = SHARP * (layout.read(layout.token) + layout.read(layout.note(0), at=N_WORDS))
         key = layout.read(layout.note(0)) + layout.read(layout.note(1), at=N_WORDS)
         return _resting(layout, query, key, 1.5 * SHARP, at=2 * N_WORDS)
@@ -117,7 +117,7 @@ def start_after(rule: str, ends: Iterable[str]) -> Selector:
     """Attend to the last key that stands after one of these words: the start of a sentence or line."""
     ends = tuple(ends)
 
-    def make(layout: Layout) -> QueryKey:
+    def make(layout: ResidualLayout) -> QueryKey:
         sharp = SHARP + LATER * layout.context
         wanted = layout.read(layout.note(0), sharp * _class(ends))
         return _resting(layout, _ones(layout), wanted + _later(layout, LATER), sharp - SHARP / 2, itself=True)
@@ -129,7 +129,7 @@ def from_to(rule: str, queries: Iterable[str], keys: Iterable[str]) -> Selector:
     """From some words to the last of others: a closing bracket to the one that it closes."""
     queries, keys = tuple(queries), tuple(keys)
 
-    def make(layout: Layout) -> QueryKey:
+    def make(layout: ResidualLayout) -> QueryKey:
         sharp = SHARP + LATER * layout.context
         query = layout.read(layout.token, _class(queries)) + layout.read(layout.one, torch.ones(1, 1), at=1)
         key = layout.read(layout.token, sharp * _class(keys)) + _later(layout, LATER)
@@ -139,7 +139,9 @@ def from_to(rule: str, queries: Iterable[str], keys: Iterable[str]) -> Selector:
     return Selector(rule, make)
 
 
-def _resting(layout: Layout, query: Tensor, key: Tensor, rest: float, *, at: int = 0, itself: bool = False) -> QueryKey:
+def _resting(
+    layout: ResidualLayout, query: Tensor, key: Tensor, rest: float, *, at: int = 0, itself: bool = False
+) -> QueryKey:
     """Let the first token score ``rest``, below every target and above all else, and hide the query's own position."""
     query = torch.maximum(query, layout.read(layout.one, torch.ones(1, 1), at=at))
     key = key + layout.read(layout.position, rest * _first(layout), at=at)
@@ -150,17 +152,17 @@ def _resting(layout: Layout, query: Tensor, key: Tensor, rest: float, *, at: int
     return QueryKey(query, key)
 
 
-def _ones(layout: Layout) -> Tensor:
+def _ones(layout: ResidualLayout) -> Tensor:
     return layout.read(layout.one, torch.ones(1, 1))
 
 
-def _first(layout: Layout) -> Tensor:
+def _first(layout: ResidualLayout) -> Tensor:
     column = torch.zeros(layout.context, 1)
     column[0] = 1.0
     return column
 
 
-def _later(layout: Layout, slope: float, at: int = 0) -> Tensor:
+def _later(layout: ResidualLayout, slope: float, at: int = 0) -> Tensor:
     """A key that grows with its position."""
     return layout.read(layout.position, slope * torch.arange(layout.context)[:, None].float(), at=at)
 
@@ -172,3 +174,72 @@ def _class(words: Iterable[str]) -> Tensor:
             raise InputError(f"{word!r} is not a word of compiled models; see headscope.lab.compile.words.VOCABULARY")
         column[IDS[word]] = 1.0
     return column
+
+
+N_WORDS = len(VOCABULARY)
+N_NOTES = 2
+
+
+@dataclass(frozen=True)
+class ResidualLayout:
+    """Slices of the residual stream.
+
+    One-hot token and position, a constant 1, classes computed by an MLP, notes of the first layer, the answer.
+    """
+
+    context: int = 128
+    mlp: bool = False
+    """Whether an MLP computes classes of tokens, for later heads to read."""
+
+    @property
+    def token(self) -> slice:
+        return slice(0, N_WORDS)
+
+    @property
+    def position(self) -> slice:
+        return slice(N_WORDS, N_WORDS + self.context)
+
+    @property
+    def one(self) -> slice:
+        return slice(self.position.stop, self.position.stop + 1)
+
+    @property
+    def classes(self) -> slice:
+        return slice(self.one.stop, self.one.stop + len(CLASSES))
+
+    def class_mark(self, name: str) -> slice:
+        """The dimension that an MLP sets to 1 for tokens of a class."""
+        start = self.classes.start + list(CLASSES).index(name)
+        return slice(start, start + 1)
+
+    def note(self, number: int) -> slice:
+        """What heads of the first layer write for later ones to read: a token."""
+        start = self.classes.stop + number * N_WORDS
+        return slice(start, start + N_WORDS)
+
+    @property
+    def answer(self) -> slice:
+        start = self.note(N_NOTES).start
+        return slice(start, start + N_WORDS)
+
+    @property
+    def d_model(self) -> int:
+        return int(self.answer.stop)
+
+    @property
+    def d_head(self) -> int:
+        """Room for a token, a second token, a position and a few numbers."""
+        return 2 * N_WORDS + self.context + 4
+
+    def read(self, part: slice, columns: Float[Tensor, "feature column"] | None = None, at: int = 0) -> Tensor:
+        """A matrix ``[d_model, d_head]`` that reads a part of the stream, or columns of it, into those from ``at``."""
+        columns = torch.eye(part.stop - part.start) if columns is None else columns
+        matrix = torch.zeros(self.d_model, self.d_head)
+        matrix[part, at : at + columns.shape[1]] = columns
+        return matrix
+
+    def write(self, part: slice) -> Tensor:
+        """A matrix ``[d_head, d_model]`` that writes the token in z's first dimensions into a part of the stream."""
+        matrix = torch.zeros(self.d_head, self.d_model)
+        matrix[:N_WORDS, part] = torch.eye(N_WORDS)
+        return matrix

@@ -140,24 +140,24 @@ def _one_layer(role: str, sizes: HandSizes, query: Tensor, key: Tensor) -> HandM
     return model
 
 
-def previous_token(sizes: HandSizes) -> HandModel:
+def _previous_token(sizes: HandSizes) -> HandModel:
     """Every token reads the one before it."""
     query, key = read(sizes, sizes.position, _step_back(sizes)), read(sizes, sizes.position)
     return _one_layer("previous token", sizes, query, key)
 
 
-def itself(sizes: HandSizes) -> HandModel:
+def _itself(sizes: HandSizes) -> HandModel:
     """Every token reads itself."""
     return _one_layer("itself", sizes, read(sizes, sizes.position), read(sizes, sizes.position))
 
 
-def first_token(sizes: HandSizes) -> HandModel:
+def _first_token(sizes: HandSizes) -> HandModel:
     """Every token reads the first one: what a sink does."""
     query = read(sizes, sizes.position, torch.ones(sizes.context, 1))
     return _one_layer("first token", sizes, query, read(sizes, sizes.position))
 
 
-def separators(sizes: HandSizes) -> HandModel:
+def _separators(sizes: HandSizes) -> HandModel:
     """Every token reads the separators before it."""
     is_separator = torch.zeros(sizes.vocabulary, 1)
     is_separator[list(sizes.separators)] = 1
@@ -165,7 +165,7 @@ def separators(sizes: HandSizes) -> HandModel:
     return _one_layer("separators", sizes, query, read(sizes, sizes.token, is_separator))
 
 
-def duplicate_token(sizes: HandSizes) -> HandModel:
+def _duplicate_token(sizes: HandSizes) -> HandModel:
     """Every token reads earlier copies of itself, never itself; with none before it, it attends evenly.
 
     An equal token scores 1 and an equal position −2, so that a token prefers every other one to itself.
@@ -174,7 +174,7 @@ def duplicate_token(sizes: HandSizes) -> HandModel:
     return _one_layer("duplicate token", sizes, token - 2 * position, token + position)
 
 
-def induction(sizes: HandSizes) -> HandModel:
+def _induction(sizes: HandSizes) -> HandModel:
     """Two layers: the first notes at each token which one stood before it; the second asks "who stood after me?".
 
     The first token has none before it and notes itself; the second layer's key removes that note.
@@ -191,12 +191,12 @@ def induction(sizes: HandSizes) -> HandModel:
 
 
 ROLES: dict[str, Callable[[HandSizes], HandModel]] = {
-    "previous token": previous_token,
-    "itself": itself,
-    "first token": first_token,
-    "separators": separators,
-    "duplicate token": duplicate_token,
-    "induction": induction,
+    "previous token": _previous_token,
+    "itself": _itself,
+    "first token": _first_token,
+    "separators": _separators,
+    "duplicate token": _duplicate_token,
+    "induction": _induction,
 }
 
 

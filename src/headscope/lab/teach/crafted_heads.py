@@ -7,30 +7,241 @@ the concatenation to the output. The result is an ordinary model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
-from jaxtyping import Float, Int
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.lab.teach.fit_heads import (
-    GOOD_ENOUGH,
-    CraftSettings,
-    Diagnosis,
-    Fitted,
-    Job,
-    Progress,
-    Snapshot,
-    fit,
-    head_hit,
-    pattern,
-    word_ids,
-)
 from headscope.lab.teach.target_patterns import SENTENCE, Target, default_targets, split_words
-from headscope.lab.teach.tiny_transformer import TinyTransformer
+from headscope.lab.teach.tiny_transformer import Adam, TinyBlock, TinyConfig, TinyTransformer, one_thread
+
+GOOD_ENOUGH = 0.9
+"""A row is fitted when this much of its target is covered."""
+
+MOST_STEPS = 5000
+
+INITIAL_SCALE = 0.3
+"""Scale of the initial W_Q and W_K, so that every head starts with a nearly uniform pattern."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CraftSettings:
+    """Sizes and training of the heads. Without ``positions`` the position embeddings are zero."""
+
+    d_model: int = 32
+    d_head: int = 8
+    steps: int = 120
+    learning_rate: float = 0.005
+    seed: int = 0
+    causal: bool = True
+    positions: bool = True
+    snapshots: int = 16
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.d_head <= 256 and 2 <= self.d_model <= 512 and 1 <= self.steps <= MOST_STEPS):
+            raise InputError(
+                f"d_model={self.d_model}, d_head={self.d_head}, steps={self.steps}: use d_model 2–512, d_head 1–256 "
+                f"and 1–{MOST_STEPS} steps, as in d_model=32, d_head=8, steps=120"
+            )
+        if self.snapshots < 2 or not 0 < self.learning_rate <= 1:
+            raise InputError(
+                f"snapshots={self.snapshots}, learning_rate={self.learning_rate}: use at least 2 snapshots and a "
+                "learning rate in 0–1, as in 0.005"
+            )
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to fit: the words, the wanted pattern of each head, and which of its rows have a target."""
+
+    words: list[str]
+    wanted: Float[Tensor, "head query key"]
+    has_target: Bool[Tensor, "head query"]
+
+    @property
+    def ids(self) -> Int[Tensor, "1 token"]:
+        return _word_ids(self.words)[None]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Loss, hit and pattern of each head after some steps."""
+
+    step: int
+    loss: list[float]
+    hit: list[float]
+    patterns: Float[Tensor, "head query key"]
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """A fitted model, its training, and how much of each wanted row it covers."""
+
+    model: TinyTransformer
+    snapshots: list[Snapshot]
+    losses: Float[Tensor, "step head"]
+    hits: Float[Tensor, "head query"]
+
+
+Progress = Callable[[Snapshot], None]
+
+
+@one_thread()
+def fit(job: Job, settings: CraftSettings, on_progress: Progress | None = None) -> _Fitted:
+    """Train W_Q and W_K of each head towards its target; W_V, W_O and the unembedding to predict the attended words."""
+    model = fresh_model(job, settings)
+    attention, x, answers = model.attention(), model.embed(job.ids).detach(), _answers(job)
+    adam = Adam([*attention.parameters(), *model.unembedding.parameters()], settings.learning_rate)
+    due = _schedule(settings)
+    snapshots: list[Snapshot] = []
+    losses: list[Tensor] = []
+    for step in range(settings.steps + 1):
+        weights = _pattern(model, x)
+        loss = -(job.wanted * weights.clamp(min=1e-12).log()).sum(-1).mean(-1)
+        losses.append(loss.detach())
+        if step in due:
+            snapshots.append(_snapshot(step, loss.detach(), weights.detach(), job))
+            if on_progress is not None:
+                on_progress(snapshots[-1])
+        if step == settings.steps:
+            break
+        z = weights.detach() @ attention.project(x)[2][0]
+        logits = model.unembedding(attention.o_proj(z.transpose(0, 1).flatten(1)))
+        adam.descend(loss.sum() + F.cross_entropy(logits, answers))
+    return _Fitted(model.eval(), snapshots, torch.stack(losses), _covered(weights.detach(), job.wanted))
+
+
+def fresh_model(job: Job, settings: CraftSettings) -> TinyTransformer:
+    """Make an untrained attention layer for this sentence. Equal seeds give equal weights."""
+    config = TinyConfig(
+        vocabulary=len(set(job.words)) + 1,
+        context=len(job.words),
+        d_model=settings.d_model,
+        n_heads=len(job.wanted),
+        d_head=settings.d_head,
+        causal=settings.causal,
+        residual=False,
+    )
+    model = TinyTransformer(config)
+    model.initialise(settings.seed)
+    with torch.no_grad():
+        model.attention().q_proj.weight.mul_(INITIAL_SCALE)
+        model.attention().k_proj.weight.mul_(INITIAL_SCALE)
+        if not settings.positions:
+            model.positions.weight.zero_()
+    return model
+
+
+def _pattern(model: TinyTransformer, x: Float[Tensor, "1 token d_model"]) -> Float[Tensor, "head token token"]:
+    """The attention pattern of every head on one sentence."""
+    block = model.blocks[0]
+    assert isinstance(block, TinyBlock)
+    return block.attention.patterns(x, mask=block.mask)[0]
+
+
+def _covered(
+    weights: Float[Tensor, "head query key"], wanted: Float[Tensor, "head query key"]
+) -> Float[Tensor, "head query"]:
+    """How much of each wanted row the weights cover: Σ min(weight, wanted)."""
+    return torch.minimum(weights, wanted).sum(-1)
+
+
+def _word_ids(words: Sequence[str]) -> Int[Tensor, " token"]:
+    """Token ids by first appearance, from 1; equal words have equal ids, and 0 is the unknown word."""
+    vocabulary = {word: number for number, word in enumerate(dict.fromkeys(words), start=1)}
+    return torch.tensor([vocabulary[word] for word in words])
+
+
+def _answers(job: Job) -> Float[Tensor, "query vocabulary"]:
+    """The wanted prediction at each word: the words that its heads attend to."""
+    without = 1 - job.has_target.any(0).float()
+    attended = (job.wanted * job.has_target.float()[:, :, None]).sum(0) + without[:, None] * job.wanted[0]
+    vocabulary = F.one_hot(job.ids[0], len(set(job.words)) + 1).float()
+    answers = attended @ vocabulary
+    return answers / answers.sum(-1, keepdim=True)
+
+
+def _schedule(settings: CraftSettings) -> set[int]:
+    """The steps at which a snapshot is taken: denser at first."""
+    count = settings.snapshots
+    return {round(settings.steps * (index / (count - 1)) ** 1.6) for index in range(count)}
+
+
+def _snapshot(step: int, loss: Tensor, weights: Tensor, job: Job) -> Snapshot:
+    hits = _covered(weights, job.wanted)
+    hit = [_head_hit(hits[index], job.has_target[index]) for index in range(len(hits))]
+    return Snapshot(step, [round(value, 4) for value in loss.tolist()], hit, weights)
+
+
+def _head_hit(hits: Float[Tensor, " query"], has_target: Bool[Tensor, " query"]) -> float:
+    """Mean over the rows that have a target, or over all rows where none has."""
+    return round(float(hits[has_target].mean() if bool(has_target.any()) else hits.mean()), 4)
+
+
+@dataclass(frozen=True)
+class _Diagnosis:
+    """Find why a row misses its target by fitting again: with more steps, then with a wider head."""
+
+    job: Job
+    settings: CraftSettings
+
+    @property
+    def more(self) -> int:
+        return min(MOST_STEPS, 4 * self.settings.steps)
+
+    @cached_property
+    def longer(self) -> Tensor:
+        return fit(self.job, replace(self.settings, steps=self.more)).hits
+
+    @cached_property
+    def wider(self) -> Tensor:
+        return fit(self.job, replace(self.settings, d_head=self.settings.d_model)).hits
+
+    def why(self, head: int, position: int) -> str:
+        """Say why this row misses its target."""
+        alike = self._alike(head, position)
+        if alike:
+            return alike
+        settings = self.settings
+        longer, wider = float(self.longer[head, position]), float(self.wider[head, position])
+        if longer >= GOOD_ENOUGH:
+            return f"{settings.steps} steps are too few: after {self.more} this row reaches {longer:.2f}."
+        if wider >= GOOD_ENOUGH:
+            return (
+                f"d_head={settings.d_head} is too small: a head of {settings.d_model} numbers reaches {wider:.2f} on "
+                "this row. One score is a product of so few numbers that the rows get in each other's way."
+            )
+        return (
+            f"d_model={settings.d_model} is too small to tell {len(self.job.words)} words apart here: even a head of "
+            f"{settings.d_model} numbers reaches only {wider:.2f}."
+        )
+
+    def _alike(self, head: int, position: int) -> str:
+        """Name words with equal embeddings, which cannot be told apart: as keys or as queries."""
+        x = fresh_model(self.job, self.settings).embed(self.job.ids)[0].detach()
+        same = (x[:, None] - x[None]).abs().amax(-1) < 1e-6
+        row, words = self.job.wanted[head, position], self.job.words
+        n_keys = position + 1 if self.settings.causal else len(words)
+        for key in range(n_keys):
+            for other in range(key):
+                if same[key, other] and abs(float(row[key] - row[other])) > 1 - GOOD_ENOUGH:
+                    both = f"{words[key]!r} at {other} and at {key}"
+                    return f"{both} look alike without positions: no head can choose between them."
+        for other in range(len(words)):
+            difference = float((row - self.job.wanted[head, other]).abs().sum())
+            if other != position and same[position, other] and difference > 1 - GOOD_ENOUGH:
+                return (
+                    f"{words[position]!r} at {position} and at {other} have the same query without positions, but "
+                    "should attend to different words."
+                )
+        return ""
+
 
 UNKNOWN = "<?>"
 
@@ -46,7 +257,7 @@ class RowFit:
 
 
 @dataclass(frozen=True)
-class HeadFit:
+class _HeadFit:
     """How much of its target one head covers, on average and row by row."""
 
     name: str
@@ -60,7 +271,7 @@ class HeadFit:
 
 
 @dataclass(frozen=True)
-class TokenTrace:
+class _TokenTrace:
     """One token through the layer: attention weights, z, concatenated z, each head's contribution, and their sum."""
 
     word: str
@@ -80,7 +291,7 @@ class Crafted:
     targets: list[Target]
     settings: CraftSettings
     wanted: Float[Tensor, "head query key"]
-    heads: list[HeadFit]
+    heads: list[_HeadFit]
     snapshots: list[Snapshot]
     losses: Float[Tensor, "step head"]
     model: TinyTransformer
@@ -88,18 +299,18 @@ class Crafted:
 
     @property
     def ids(self) -> Int[Tensor, "1 token"]:
-        return word_ids(self.words)[None]
+        return _word_ids(self.words)[None]
 
     @torch.no_grad()
-    def trace(self, position: int) -> TokenTrace:
+    def trace(self, position: int) -> _TokenTrace:
         """Follow the token at this position through the heads."""
         if not 0 <= position < len(self.words):
             raise InputError(f"there is no word {position}; this sentence has words 0–{len(self.words) - 1}")
         attention, x = self.model.attention(), self.model.embed(self.ids)
-        weights = pattern(self.model, x)[:, position]
+        weights = _pattern(self.model, x)[:, position]
         z = torch.einsum("hk,hkd->hd", weights, attention.project(x)[2][0])
         parts = torch.einsum("hd,hdm->hm", z, attention.output_weight())
-        return TokenTrace(self.words[position], position, weights, z, z.flatten(), parts, parts.sum(0))
+        return _TokenTrace(self.words[position], position, weights, z, z.flatten(), parts, parts.sum(0))
 
 
 def craft(
@@ -116,7 +327,7 @@ def craft(
     rows = [target.rows(words, causal=settings.causal) for target in chosen]
     job = Job(words, torch.stack([matrix for matrix, _ in rows]), torch.stack([has for _, has in rows]))
     fitted = fit(job, settings, on_progress)
-    diagnosis = Diagnosis(job, settings)
+    diagnosis = _Diagnosis(job, settings)
     heads = [_head_fit(target, index, fitted, diagnosis) for index, target in enumerate(chosen)]
     return Crafted(
         words,
@@ -141,14 +352,14 @@ def word_tokenizer(words: Sequence[str]) -> Tokenizer:
     return tokenizer
 
 
-def _head_fit(target: Target, index: int, fitted: Fitted, diagnosis: Diagnosis) -> HeadFit:
+def _head_fit(target: Target, index: int, fitted: _Fitted, diagnosis: _Diagnosis) -> _HeadFit:
     has_target, words = diagnosis.job.has_target[index], diagnosis.job.words
     rows = []
     for position in has_target.nonzero()[:, 0].tolist():
         hit = round(float(fitted.hits[index, position]), 4)
         why = "" if hit >= GOOD_ENOUGH else diagnosis.why(index, position)
         rows.append(RowFit(words[position], position, hit, why))
-    return HeadFit(target.name, target.asks, head_hit(fitted.hits[index], has_target), rows)
+    return _HeadFit(target.name, target.asks, _head_hit(fitted.hits[index], has_target), rows)
 
 
 def _default_for(words: Sequence[str]) -> list[Target]:

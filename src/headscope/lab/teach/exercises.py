@@ -76,9 +76,9 @@ class InventTwoHeads:
             if not isinstance(answer, str):
                 remarks.append(self._sum(index, card, list(answer), attempt))
             elif answer.strip():
-                remarks.append(self._sum(index, card, parse_numbers(answer), attempt))
+                remarks.append(self._sum(index, card, _parse_numbers(answer), attempt))
         if concatenated.strip():
-            remarks.append(self._concatenation(cards, parse_numbers(concatenated)))
+            remarks.append(self._concatenation(cards, _parse_numbers(concatenated)))
         return Checked(remarks)
 
     def own_values(self, values: Mapping[str, Sequence[Number]]) -> dict[str, Vector]:
@@ -91,7 +91,7 @@ class InventTwoHeads:
 
     def parse(self, head: str | Mapping[str, Number]) -> dict[str, Number]:
         """Read attention weights from text or a mapping; missing words get 0."""
-        given = dict(head) if isinstance(head, Mapping) else parse_scorecard(head, self.example)
+        given = dict(head) if isinstance(head, Mapping) else _parse_scorecard(head, self.example)
         for word in given:
             if word not in self.values:
                 raise InputError(f"{word!r} is not one of the words to read: {', '.join(self.values)}")
@@ -144,7 +144,7 @@ class InventTwoHeads:
             )
         half = "first" if not _close(answer[: len(first)], first) else "second"
         return Remark(
-            about, False, f"The {half} half is not what head {1 + (half == 'second')} brings home. Check that sum."
+            about, False, f"The {half} half is not the output of head {1 + (half == 'second')}. Check that sum."
         )
 
     def _sum(self, index: int, card: Mapping[str, Number], answer: Sequence[Number], attempt: int) -> Remark:
@@ -176,7 +176,7 @@ class InventTwoHeads:
         )
 
 
-def parse_scorecard(text: str, example: str) -> dict[str, Number]:
+def _parse_scorecard(text: str, example: str) -> dict[str, Number]:
     """Parse ``horse .6, road .1`` as a mapping."""
     pairs = re.findall(r"([^\W\d_]+)\s*[:=]?\s*([-−+]?(?:\d+\.?\d*|\.\d+)%?)", text)
     rest = re.sub(r"([^\W\d_]+)\s*[:=]?\s*([-−+]?(?:\d+\.?\d*|\.\d+)%?)", "", text).strip(" ,;\n\t")
@@ -189,7 +189,7 @@ def parse_scorecard(text: str, example: str) -> dict[str, Number]:
     return {word: _number(share) for word, (_, share) in zip(words, pairs, strict=True)}
 
 
-def parse_numbers(text: str) -> Vector:
+def _parse_numbers(text: str) -> Vector:
     """Parse ``.62 .19``, ``(0.62, 0.19)``, ``0,62 0,19`` or ``62 % 19/100`` as numbers."""
     plain = re.sub(r"\s*/\s*", "/", re.sub(r"\s+%", "%", text.strip(" ()[]\n\t")))
     spaced = re.search(r"\s|;", plain) is not None

@@ -13,6 +13,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from headscope.attention.convert import like
 from headscope.attention.module import MultiHeadAttention
 from headscope.errors import ShapeError
 
@@ -20,7 +21,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 @dataclass(frozen=True)
-class Grouped:
+class _Grouped:
     """One number of KV heads, its loss, and the bytes of its cache per token."""
 
     n_kv_heads: int
@@ -36,18 +37,8 @@ def share_heads(attention: MultiHeadAttention, n_kv_heads: int) -> MultiHeadAtte
     before = attention.n_kv_heads
     if n_kv_heads < 1 or before % n_kv_heads:
         raise ShapeError(f"{before} KV heads cannot be averaged into {n_kv_heads}; use a divisor of {before}")
-    shared = MultiHeadAttention(
-        attention.d_model,
-        attention.n_heads,
-        n_kv_heads,
-        attention.d_head,
-        bias=attention.q_proj.bias is not None,
-        out_bias=attention.o_proj.bias is not None,
-        rope=attention.rope,
-        qk_norm=attention.q_norm is not None,
-        dropout=attention.dropout,
-        d_context=attention.d_context,
-    )
+    out_bias = attention.o_proj.bias is not None
+    shared = like(attention, n_heads=attention.n_heads, n_kv_heads=n_kv_heads, out_bias=out_bias)
     kept = {
         name: weight for name, weight in attention.state_dict().items() if not name.startswith(("k_proj", "v_proj"))
     }
@@ -57,7 +48,7 @@ def share_heads(attention: MultiHeadAttention, n_kv_heads: int) -> MultiHeadAtte
             groups = weight.view(n_kv_heads, before // n_kv_heads, attention.d_head, *weight.shape[1:])
             kept[f"{name}.{part}"] = groups.mean(dim=1).flatten(0, 1)
     shared.load_state_dict(kept)
-    return shared.to(attention.q_proj.weight.device, attention.q_proj.weight.dtype).train(attention.training)
+    return shared
 
 
 def share(model: Model, n_kv_heads: int) -> Model:
@@ -78,7 +69,7 @@ def kv_bytes_per_token(model: nn.Module) -> int:
     return sum(2 * 2 * site.n_kv_heads * site.d_head for site in sites)
 
 
-def by_groups(model: Model, loss: Callable[[Model], float]) -> list[Grouped]:
+def by_groups(model: Model, loss: Callable[[Model], float]) -> list[_Grouped]:
     """Loss and cache for each possible number of KV heads, from all down to one."""
     first = next((module for module in model.modules() if isinstance(module, MultiHeadAttention)), None)
     if first is None:
@@ -87,9 +78,9 @@ def by_groups(model: Model, loss: Callable[[Model], float]) -> list[Grouped]:
     return [_measured(share(model, count), count, first.n_heads, loss) for count in counts]
 
 
-def _measured(model: Model, count: int, n_heads: int, loss: Callable[[Model], float]) -> Grouped:
+def _measured(model: Model, count: int, n_heads: int, loss: Callable[[Model], float]) -> _Grouped:
     kind = "MHA" if count == n_heads else "MQA" if count == 1 else "GQA"
     with torch.no_grad():
         value = loss(model)
     parameters = sum(weight.numel() for weight in model.parameters())
-    return Grouped(count, kind, round(value, 4), kv_bytes_per_token(model), parameters)
+    return _Grouped(count, kind, round(value, 4), kv_bytes_per_token(model), parameters)

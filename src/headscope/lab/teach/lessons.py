@@ -18,9 +18,7 @@ import torch
 
 from headscope.errors import InputError
 from headscope.lab.teach.course.live_text import Figure, live, plain, take_figures, with_captions
-from headscope.lab.teach.course.questions import TOLD_AT, Marked, Option, Question, parse_question
-
-__all__ = ["Block", "Figure", "Lesson", "LessonText", "Marked", "Option", "Question", "contents", "fill", "lesson"]
+from headscope.lab.teach.course.questions import TOLD_AT, Marked, QuizQuestion, parse_question
 
 FOLDER = Path(__file__).with_name("lessons")
 SECTIONS = ("Idea", "Computed", "Try it", "Questions")
@@ -28,7 +26,7 @@ CODE = "<code block>"
 
 
 @dataclass(frozen=True)
-class Block:
+class CodeBlock:
     """Code for the reader to change and run, with a hint and a solution. It needs numpy and nothing else."""
 
     code: str
@@ -52,7 +50,7 @@ class LessonText:
     output: str
     computed: str
     try_it: str
-    block: Block | None
+    block: CodeBlock | None
     figures: list[Figure]
 
 
@@ -60,7 +58,7 @@ class LessonText:
 class Lesson(LessonText):
     """A loaded lesson."""
 
-    questions: list[Question]
+    questions: list[QuizQuestion]
 
     def to_dict(self) -> dict[str, Any]:
         """The lesson as a terminal shows it, without answers."""
@@ -120,14 +118,14 @@ def _code(text: str, name: str) -> str:
     return str(blocks[0])
 
 
-def _block(text: str) -> tuple[str, Block | None]:
+def _block(text: str) -> tuple[str, CodeBlock | None]:
     """Take the reader's block out of a text: ```` ```numpy ````, then ``Hint:`` and ```` ```solution ````."""
     found = re.search(r"^```numpy\n(.*?)^```\n+Hint: (.*?)\n+```solution\n(.*?)^```$", text, flags=re.M | re.S)
     if found is None:
         return text, None
     code, hint, solution = found.groups()
     around = text[: found.start()].rstrip() + "\n\n" + text[found.end() :].lstrip()
-    return around.strip(), Block(code, " ".join(hint.split()), solution)
+    return around.strip(), CodeBlock(code, " ".join(hint.split()), solution)
 
 
 def _run(code: str, name: str) -> tuple[Mapping[str, Any], str]:
@@ -137,11 +135,6 @@ def _run(code: str, name: str) -> tuple[Mapping[str, Any], str]:
     with torch.random.fork_rng(devices=[]):
         exec(compile(code, name, "exec"), names)
     return names, printed.getvalue().rstrip()
-
-
-def fill(text: str, names: Mapping[str, Any]) -> str:
-    """Replace ``{{name}}`` and ``{{name:format}}`` by computed values."""
-    return plain(live(text, names))
 
 
 def _sections(text: str, name: str) -> tuple[str, dict[str, str]]:

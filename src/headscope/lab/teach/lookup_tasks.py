@@ -20,7 +20,7 @@ from headscope.lab.teach.tiny_transformer import TinyConfig, TinyTransformer
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class LookupTask:
     """Look up ``lookups`` values among ``n_keys`` tokens, each with one of ``n_values`` values."""
 
     name: str
@@ -93,7 +93,7 @@ class Budget:
 class LookupModel(nn.Module):
     """A tiny transformer that answers every part of the question at the last position."""
 
-    def __init__(self, task: Task, arm: Arm, budget: Budget, seed: int) -> None:
+    def __init__(self, task: LookupTask, arm: Arm, budget: Budget, seed: int) -> None:
         super().__init__()
         config = TinyConfig(
             vocabulary=task.vocabulary,
@@ -117,7 +117,7 @@ class LookupModel(nn.Module):
 
 
 @torch.no_grad()
-def evaluate(model: LookupModel, task: Task, rows: int, seed: int = 1_000_003) -> Bool[Tensor, "row lookup"]:
+def evaluate(model: LookupModel, task: LookupTask, rows: int, seed: int = 1_000_003) -> Bool[Tensor, "row lookup"]:
     """Which parts of the answers to unseen rows are right."""
     ids, answers = task.rows(rows, torch.Generator().manual_seed(seed))
     return model(ids).argmax(-1) == answers  # type: ignore[no-any-return]

@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from headscope.errors import InputError
-from headscope.lab.teach.lookup_tasks import Arm, Budget, Task
+from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupTask
 from headscope.lab.teach.stacked_seeds import train_all
 
 SCHEMA_VERSION = 1
 SOLVED = 0.95
 """A seed, or an arm on average, solves a task from this accuracy on."""
 
-KEYS = Task(name="two keys, two values", kind="keys")
-ROLES = Task(name="a subject and its modifier", kind="roles")
-PARTITION = Task(name="two keys of eight", kind="keys", n_keys=8)
+KEYS = LookupTask(name="two keys, two values", kind="keys")
+ROLES = LookupTask(name="a subject and its modifier", kind="roles")
+PARTITION = LookupTask(name="two keys of eight", kind="keys", n_keys=8)
 PARTITION_WIDTH = 16
 """The partition has a narrower model and more keys, so that heads of d_head 1 can fail."""
 
@@ -129,7 +129,7 @@ OutcomeCallback = Callable[[Outcome], None]
 
 
 def compare(
-    task: Task,
+    task: LookupTask,
     chosen: Sequence[Arm],
     seeds: int,
     budget: Budget | None = None,
@@ -154,7 +154,7 @@ def partition(seeds: int = 5, budget: Budget | None = None, on_outcome: OutcomeC
     return _compared(_partition_trials(seeds, budget or Budget()), on_outcome, 1)
 
 
-Trial = tuple[Task, Arm, int, Budget]
+Trial = tuple[LookupTask, Arm, int, Budget]
 
 
 def _partition_trials(seeds: int, budget: Budget) -> list[Trial]:

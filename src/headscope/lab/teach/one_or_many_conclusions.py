@@ -10,17 +10,18 @@ def conclusions(results: Results) -> list[str]:
     many, wide, deep, ffn = (outcome for outcome in results.arms if outcome.task == KEYS.name)
     chance = f"guessing gives {KEYS.chance:.3f}"
     lines = [
-        f"{_cap(many.arm)} find both values {_percent(many)} of the time; {wide.arm} with as many parameters "
-        f"{_percent(wide)} ({chance}). It gets {100 * _mean(wide.parts_right):.0f} % of the parts right: it can "
-        "look at both keys at once, but their values arrive as one average, and which was asked first is lost."
+        f"{_cap(many.arm)} find both values {_percent(many)} of the time; {wide.arm} with as many parameters finds "
+        f"both {_percent(wide)} of the time ({chance}). It gets {100 * _mean(wide.parts_right):.0f}% of the single "
+        "values right. It can attend to both keys at once, but it returns one average of their values. This does not "
+        "show which was asked first."
     ]
     n_solved = solved(many)
     if 0 < n_solved < len(many.accuracies):
         lines.append(
-            f"Having two heads is no promise that they will share the work: {n_solved} of {len(many.accuracies)} seeds "
-            "solve the task; in the rest they had not learned to when training ended."
+            f"Two heads do not always learn to divide the work: {n_solved} of {len(many.accuracies)} seeds solve the "
+            "task. The others had not learned it when training ended."
         )
-    for outcome, what in ((deep, "Depth can stand in for heads"), (ffn, "So can a bigger FFN")):
+    for outcome, what in ((deep, "Depth can replace heads"), (ffn, "So can a bigger FFN")):
         if outcome.mean >= SOLVED:
             lines.append(f"{what} here: {outcome.arm}, reaches {_percent(outcome)}. {_WHY[outcome.arm]}")
         else:
@@ -31,20 +32,20 @@ def conclusions(results: Results) -> list[str]:
 
 
 _WHY = {
-    "one head, more layers": "The first layer fetches one value, the second the other: in turn, not at once.",
-    "one head, bigger FFN": "The average still holds both tokens, and an FFN can compare them with the question.",
+    "one head, more layers": "The first layer fetches one value and the second layer the other, one after the other.",
+    "one head, bigger FFN": "The average still contains both tokens, and an FFN can compare them with the question.",
 }
 
 
 def _on_roles(roles: list[Outcome]) -> str:
     if all(outcome.mean >= SOLVED for outcome in roles):
         return (
-            "Where each value's own token says what it is for, every arm solves the task, one wide head too: it "
-            "averages two tokens that can be told apart again. Two things to find do not by themselves need two heads; "
-            "two questions whose answers look alike do."
+            "If each value's own token shows which answer it is, every variant solves the task, even one wide head: it "
+            "averages two tokens that can be told apart again. So finding two things does not always need two heads; "
+            "asking two questions whose answers look alike does."
         )
     shown = ", ".join(f"{outcome.arm} {_percent(outcome)}" for outcome in roles)
-    return f"Where each value's own token says what it is for: {shown}."
+    return f"If each value's own token shows which answer it is: {shown}."
 
 
 def on_partition(results: Results) -> list[str]:
@@ -56,31 +57,31 @@ def on_partition(results: Results) -> list[str]:
     narrow = f"{last.n_heads} heads of {last.d_head} number{'s' if last.d_head > 1 else ''} each"
     alike = len({outcome.n_parameters for outcome in results.partition}) == 1
     lines = [
-        f"The first task again, in a narrower model (width {PARTITION_WIDTH}) and among {PARTITION.n_keys} keys. "
-        f"{'All have the same number of parameters. ' if alike else ''}Best are {counts} heads "
+        f"This is the first task again, in a narrower model (width {PARTITION_WIDTH}) and with {PARTITION.n_keys} "
+        f"keys. {'All variants have the same number of parameters. ' if alike else ''}The best have {counts} heads "
         f"(within 2 points of {_percent(best)}); one head reaches {_percent(results.partition[0])}."
     ]
     rivals = [each for each in results.partition if each not in near and each.interval[1] > best.interval[0]]
     if rivals:
         names = ", ".join(str(each.n_heads) for each in rivals)
         lines.append(
-            f"The intervals of {names} overlap with the best: runs either solve the task or stay stuck, and "
-            f"{results.seeds} of them do not rank the counts; how many solved it says more than the mean."
+            f"The intervals of {names} overlap with the best. Runs either solve the task or stay stuck, and "
+            f"{results.seeds} of them are too few to rank the counts. How many runs solved it tells more than the mean."
         )
     if last.mean < best.mean - 0.02:
         lines.append(
-            f"At {narrow} it is down to {_percent(last)}: more questions, but so few numbers each to tell "
-            f"{PARTITION.n_keys} keys apart with. Heads are a partition of the width, not an addition to it."
+            f"With {narrow} it is only {_percent(last)}: there are more questions, but too few numbers per head to "
+            f"tell {PARTITION.n_keys} keys apart. Heads divide the width; they do not add to it."
         )
     else:
         lines.append(
-            f"Even {narrow} reach {_percent(last)}: on a task this small many narrow heads together still tell the "
-            "keys apart. That narrow heads fail where keys are many, this experiment does not show."
+            f"Even {narrow} reach {_percent(last)}: on a task this small, many narrow heads together still tell the "
+            "keys apart. This experiment does not show whether narrow heads fail when there are many keys."
         )
     lines.append(
-        "This is the second set-up that was tried. In the first, twice as wide and among fewer keys, narrow heads did "
-        "not fail (bench/LOG.md has its numbers): where the fall begins depends on the width and on how much there is "
-        "to tell apart."
+        "This is the second set-up that we tried. In the first, twice as wide and with fewer keys, narrow heads did "
+        "not fail (bench/LOG.md has its numbers). So where scores begin to fall depends on the width and on the number "
+        "of keys."
     )
     return lines
 
@@ -91,7 +92,7 @@ def solved(outcome: Outcome) -> int:
 
 
 def _percent(outcome: Outcome) -> str:
-    return f"{100 * outcome.mean:.0f} %"
+    return f"{100 * outcome.mean:.0f}%"
 
 
 def _mean(values: list[float]) -> float:

@@ -15,12 +15,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headscope.errors import InputError
-from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, Task, evaluate
+from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, LookupTask, evaluate
 from headscope.lab.teach.tiny_transformer import Adam, one_thread
 
 
 @dataclass(frozen=True)
-class Trained:
+class _Trained:
     """A trained model and its accuracy on unseen rows: for whole answers, and for parts of answers."""
 
     model: LookupModel
@@ -110,13 +110,8 @@ class StackedModels:
         return x + torch.baddbmm(down[1], F.gelu(torch.baddbmm(up[1], flat, up[0])), down[0]).view_as(x)
 
 
-def train(task: Task, arm: Arm, seed: int, budget: Budget | None = None) -> Trained:
-    """Train one arm with one seed; equal seeds draw equal rows."""
-    return train_all(task, arm, [seed], budget)[0]
-
-
 @one_thread()
-def train_all(task: Task, arm: Arm, seeds: Sequence[int], budget: Budget | None = None) -> list[Trained]:
+def train_all(task: LookupTask, arm: Arm, seeds: Sequence[int], budget: Budget | None = None) -> list[_Trained]:
     """Train one arm with all seeds at once; each seed draws its own rows and has its own weights."""
     if not seeds:
         raise InputError("seeds is empty: give at least one, and several for an interval")
@@ -133,7 +128,7 @@ def train_all(task: Task, arm: Arm, seeds: Sequence[int], budget: Budget | None 
     for model in stack.write_back():
         right = evaluate(model.eval(), task, budget.test_rows)
         accuracy, parts_right = float(right.all(-1).float().mean()), float(right.float().mean())
-        trained.append(Trained(model, accuracy, parts_right))
+        trained.append(_Trained(model, accuracy, parts_right))
     return trained
 
 

@@ -42,11 +42,11 @@ def _rows(n_rows: int, n_columns: int, filled: Mapping[int, Vector]) -> Matrix:
     return [list(filled.get(row, [0.0] * n_columns)) for row in range(n_rows)]
 
 
-def identity(size: int) -> Matrix:
+def _identity(size: int) -> Matrix:
     return [[1.0 if row == column else 0.0 for column in range(size)] for row in range(size)]
 
 
-def sum_and_difference(size: int) -> Matrix:
+def _sum_and_difference(size: int) -> Matrix:
     """A W_O whose first outputs are half the sum of two heads and whose last are half their difference."""
     half = size // 2
     top = [[0.5 if column % half == row else 0.0 for column in range(size)] for row in range(half)]
@@ -58,7 +58,7 @@ def sum_and_difference(size: int) -> Matrix:
 
 
 @dataclass(frozen=True)
-class HandHead:
+class _HandHead:
     """One head: its question in words, W_Q and W_K, and given attention weights (``scorecard``)."""
 
     asks: str
@@ -71,15 +71,15 @@ class HandHead:
 _W_K = _rows(8, 4, {0: [1, 0, 0, 0], 1: [0, 1, 0, 0], 2: [0, 0, 0, 1], 3: [0, 0, 0, 1], 4: [0, 0, 1, 0]})
 
 
-def _default_heads() -> list[HandHead]:
+def _default_heads() -> list[_HandHead]:
     return [
-        HandHead(
+        _HandHead(
             "Who is meant?",
             _rows(8, 4, {5: [5, -1, 0, 1], 6: [0, 0.4, 0.2, 0]}),
             [list(row) for row in _W_K],
             {"animal": 0.70, "road": 0.05, "because": 0.10, "was": 0.05, "tired": 0.10},
         ),
-        HandHead(
+        _HandHead(
             "What is said of it?",
             _rows(8, 4, {5: [3, 0, 5, 2], 6: [0, 1, 0, 0]}),
             [list(row) for row in _W_K],
@@ -95,9 +95,9 @@ class WorkedExample:
     sentence: str = SENTENCE
     reader: str = "it"
     x: dict[str, Vector] = field(default_factory=lambda: {word: list(row) for word, row in _X.items()})
-    heads: list[HandHead] = field(default_factory=_default_heads)
+    heads: list[_HandHead] = field(default_factory=_default_heads)
     values: dict[str, Vector] = field(default_factory=lambda: {word: list(row) for word, row in _VALUES.items()})
-    W_O: Matrix = field(default_factory=lambda: sum_and_difference(8))
+    W_O: Matrix = field(default_factory=lambda: _sum_and_difference(8))
 
     def __post_init__(self) -> None:
         _check(self)
@@ -115,12 +115,12 @@ class WorkedExample:
             raise InputError(f"the example has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")
         parts = dict(edited)
         if "heads" in parts:
-            parts["heads"] = [head if isinstance(head, HandHead) else _head(head) for head in parts["heads"]]
+            parts["heads"] = [head if isinstance(head, _HandHead) else _head(head) for head in parts["heads"]]
         return cls(**parts)
 
 
 @dataclass(frozen=True)
-class Step:
+class CalculationStep:
     """One step of the example: its title, an explanation, and the arithmetic line by line."""
 
     title: str
@@ -140,7 +140,7 @@ class HeadWork:
 
 
 @dataclass(frozen=True)
-class Worked:
+class _Worked:
     """The example, computed."""
 
     example: WorkedExample
@@ -148,33 +148,33 @@ class Worked:
     concatenated: Vector
     through_identity: Vector
     mixed: Vector
-    steps: list[Step]
+    steps: list[CalculationStep]
 
 
-def work(example: WorkedExample | None = None) -> Worked:
+def work(example: WorkedExample | None = None) -> _Worked:
     """Compute every number of the example, and write each step down as arithmetic."""
     example = example or WorkedExample()
     heads = [_head_work(example, head) for head in example.heads]
     concatenated = [number for head in heads for number in head.z]
-    plain = times(concatenated, identity(len(concatenated)))
-    mixed = times(concatenated, example.W_O)
-    steps: list[Step] = []
+    plain = _times(concatenated, _identity(len(concatenated)))
+    mixed = _times(concatenated, example.W_O)
+    steps: list[CalculationStep] = []
     for index, (head, done) in enumerate(zip(example.heads, heads, strict=True), start=1):
         steps += _start_steps(example, index, head, done)
     for index, (head, done) in enumerate(zip(example.heads, heads, strict=True), start=1):
         steps.append(_weigh_step(example, index, head, done))
     steps += _end_steps(example, concatenated, plain, mixed)
-    return Worked(example, heads, concatenated, plain, mixed, steps)
+    return _Worked(example, heads, concatenated, plain, mixed, steps)
 
 
-def times(row: Sequence[Number], matrix: Matrix) -> Vector:
+def _times(row: Sequence[Number], matrix: Matrix) -> Vector:
     """A row vector times a matrix."""
     return [
         math.fsum(a * line[column] for a, line in zip(row, matrix, strict=True)) for column in range(len(matrix[0]))
     ]
 
 
-def softmax(scores: Mapping[str, Number]) -> dict[str, Number]:
+def _softmax(scores: Mapping[str, Number]) -> dict[str, Number]:
     highest = max(scores.values())
     powers = {word: math.exp(score - highest) for word, score in scores.items()}
     total = math.fsum(powers.values())
@@ -199,12 +199,12 @@ def vector(values: Sequence[Number], digits: int = 3) -> str:
     return f"({' '.join(number(value, digits) for value in values)})"
 
 
-def _head_work(example: WorkedExample, head: HandHead) -> HeadWork:
-    query = times(example.x[example.reader], head.W_Q)
-    keys = {word: times(example.x[word], head.W_K) for word in example.words}
+def _head_work(example: WorkedExample, head: _HandHead) -> HeadWork:
+    query = _times(example.x[example.reader], head.W_Q)
+    keys = {word: _times(example.x[word], head.W_K) for word in example.words}
     root = math.sqrt(len(query))
     scores = {word: math.fsum(a * b for a, b in zip(query, key, strict=True)) / root for word, key in keys.items()}
-    return HeadWork(query, keys, scores, softmax(scores), weigh(head.scorecard, example.values))
+    return HeadWork(query, keys, scores, _softmax(scores), weigh(head.scorecard, example.values))
 
 
 def _products(left: Sequence[Number], right: Sequence[Number]) -> str:
@@ -213,7 +213,7 @@ def _products(left: Sequence[Number], right: Sequence[Number]) -> str:
     return " + ".join(kept) or "0"
 
 
-def _start_steps(example: WorkedExample, index: int, head: HandHead, done: HeadWork) -> list[Step]:
+def _start_steps(example: WorkedExample, index: int, head: _HandHead, done: HeadWork) -> list[CalculationStep]:
     x, reader = example.x[example.reader], example.reader
     columns = [[row[column] for row in head.W_Q] for column in range(len(done.query))]
     query = [
@@ -231,13 +231,13 @@ def _start_steps(example: WorkedExample, index: int, head: HandHead, done: HeadW
     ]
     asks = f"Head {index} asks: {head.asks}"
     return [
-        Step(f"Head {index}: the query of “{reader}”", f"{asks} x times W_Q makes the question.", query),
-        Step(
+        CalculationStep(f"Head {index}: the query of “{reader}”", f"{asks} x times W_Q makes the question.", query),
+        CalculationStep(
             f"Head {index}: scores",
             f"The query meets every key; √{len(done.query)} = {root} keeps the numbers small.",
             scores,
         ),
-        Step(
+        CalculationStep(
             f"Head {index}: softmax",
             "e to the score, divided by the sum of them: shares that add up to 1.",
             softened,
@@ -245,43 +245,43 @@ def _start_steps(example: WorkedExample, index: int, head: HandHead, done: HeadW
     ]
 
 
-def _weigh_step(example: WorkedExample, index: int, head: HandHead, done: HeadWork) -> Step:
+def _weigh_step(example: WorkedExample, index: int, head: _HandHead, done: HeadWork) -> CalculationStep:
     card = [head.scorecard[word] for word in example.words]
     lines = []
     for column, total in enumerate(done.z):
         values = [example.values[word][column] for word in example.words]
         lines.append(f"o{index}[{column + 1}] = {_products(card, values)} = {number(total)}")
     says = ", ".join(f"{word} {number(head.scorecard[word])}" for word in example.words)
-    return Step(f"Head {index}: weigh the values", f"With the given scorecard: {says}.", lines)
+    return CalculationStep(f"Head {index}: weigh the values", f"With the given scorecard: {says}.", lines)
 
 
-def _end_steps(example: WorkedExample, concatenated: Vector, plain: Vector, mixed: Vector) -> list[Step]:
+def _end_steps(example: WorkedExample, concatenated: Vector, plain: Vector, mixed: Vector) -> list[CalculationStep]:
     names = ", ".join(f"o{index}" for index in range(1, len(example.heads) + 1))
     lines = []
     for column, total in enumerate(mixed):
         weights = [row[column] for row in example.W_O]
         lines.append(f"y[{column + 1}] = {_products(concatenated, weights)} = {number(total, 4)}")
     return [
-        Step(
+        CalculationStep(
             "Concatenate",
             "End to end, nothing added, nothing chosen.",
             [f"[{names}] = {vector(concatenated)}"],
         ),
-        Step(
+        CalculationStep(
             "W_O, the identity",
             "A W_O that does nothing hands on what the heads said, each in its own place.",
             [f"y = {vector(plain)}"],
         ),
-        Step("W_O, mixing", "Now every number of y is made from both heads.", lines),
+        CalculationStep("W_O, mixing", "Now every number of y is made from both heads.", lines),
     ]
 
 
-def _head(parts: Mapping[str, Any]) -> HandHead:
-    known = [part.name for part in fields(HandHead)]
+def _head(parts: Mapping[str, Any]) -> _HandHead:
+    known = [part.name for part in fields(_HandHead)]
     missing = [name for name in known if name not in parts]
     if missing:
         raise InputError(f"a head of the example needs {', '.join(known)}; {missing[0]} is missing")
-    return HandHead(**{name: parts[name] for name in known})
+    return _HandHead(**{name: parts[name] for name in known})
 
 
 def _check(example: WorkedExample) -> None:

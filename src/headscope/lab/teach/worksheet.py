@@ -18,7 +18,7 @@ LARGEST_SEED = 2**32 - 1
 
 
 @dataclass(frozen=True)
-class Example:
+class _Sentence:
     """A sentence of the tasks: the pronoun that reads, and four words that it may read."""
 
     sentence: str
@@ -27,15 +27,15 @@ class Example:
 
 
 EXAMPLES = (
-    Example("The dog chased the ball until it was tired", "it", ("dog", "ball", "until", "tired")),
-    Example("The cup fell off the table because it was round", "it", ("cup", "table", "because", "round")),
-    Example("The girl fed the horse although it was fat", "it", ("girl", "horse", "although", "fat")),
-    Example("The boat passed the bridge when it was open", "it", ("boat", "bridge", "when", "open")),
+    _Sentence("The dog chased the ball until it was tired", "it", ("dog", "ball", "until", "tired")),
+    _Sentence("The cup fell off the table because it was round", "it", ("cup", "table", "because", "round")),
+    _Sentence("The girl fed the horse although it was fat", "it", ("girl", "horse", "although", "fat")),
+    _Sentence("The boat passed the bridge when it was open", "it", ("boat", "bridge", "when", "open")),
 )
 
 
 @dataclass(frozen=True)
-class Task:
+class WorksheetTask:
     """One task: a text, a table to work in (the first row is its heading), blanks to fill, and how it is solved."""
 
     title: str
@@ -47,11 +47,11 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Worksheet:
+class _Worksheet:
     """The tasks of one seed."""
 
     seed: int
-    tasks: list[Task]
+    tasks: list[WorksheetTask]
 
     def to_dict(self, *, solved: bool) -> dict[str, Any]:
         """The worksheet as plain data; without ``solved`` it holds no answer."""
@@ -75,16 +75,16 @@ class Worksheet:
         return "\n\n".join(parts) + "\n"
 
 
-def worksheet(seed: int) -> Worksheet:
+def worksheet(seed: int) -> _Worksheet:
     """Draw the worksheet of this seed."""
     if not 0 <= seed <= LARGEST_SEED:
         raise InputError(f"seed={seed} is not between 0 and {LARGEST_SEED}")
     draw = random.Random(seed)
     example = draw.choice(EXAMPLES)
-    makers: Sequence[Callable[[random.Random, Example], Task]] = (
+    makers: Sequence[Callable[[random.Random, _Sentence], WorksheetTask]] = (
         _scores, _shares, _average, _two_heads, _triangle, _sizes,
     )  # fmt: skip
-    return Worksheet(seed, [make(draw, example) for make in makers])
+    return _Worksheet(seed, [make(draw, example) for make in makers])
 
 
 def _term(one: int, two: int) -> str:
@@ -92,14 +92,14 @@ def _term(one: int, two: int) -> str:
     return "·".join(f"({number(value)})" if value < 0 else number(value) for value in (one, two))
 
 
-def _scores(draw: random.Random, example: Example) -> Task:
+def _scores(draw: random.Random, example: _Sentence) -> WorksheetTask:
     words, width = example.words, draw.choice((4, 16))
     dots = [2 * draw.randint(-3, 6) for _ in words]
     query = [draw.choice((-1, 1, 2)) for _ in range(2)]
     key = [draw.randint(-3, 3) for _ in range(2)]
     root = math.isqrt(width)
     product = query[0] * key[0] + query[1] * key[1]
-    return Task(
+    return WorksheetTask(
         "From query and key to a score",
         f"In “{example.sentence}”, the query of *{example.reader}* is q = {vector(query)} and the key of *{words[0]}* "
         f"is k = {vector(key)}. "
@@ -112,13 +112,13 @@ def _scores(draw: random.Random, example: Example) -> Task:
     )
 
 
-def _shares(draw: random.Random, example: Example) -> Task:
+def _shares(draw: random.Random, example: _Sentence) -> WorksheetTask:
     words, scores = example.words, [*draw.sample((0, 1, 2, 3), 3), draw.choice((0, 1))]
     draw.shuffle(scores)
     exponentials = [round(math.exp(score), 1) for score in scores]
     total = round(sum(exponentials), 1)
     shares = [exponential / total for exponential in exponentials]
-    return Task(
+    return WorksheetTask(
         "From scores to shares",
         "Softmax: take e to the power of each score, then divide by the sum (e⁰ = 1.0, e¹ = 2.7, e² = 7.4, "
         f"e³ = 20.1). Whom does *{example.reader}* read most in “{example.sentence}”?",
@@ -130,13 +130,13 @@ def _shares(draw: random.Random, example: Example) -> Task:
     )
 
 
-def _average(draw: random.Random, example: Example) -> Task:
+def _average(draw: random.Random, example: _Sentence) -> WorksheetTask:
     words, shares = example.words, draw.choice(([6, 2, 1, 1], [5, 3, 1, 1], [4, 4, 1, 1], [7, 1, 1, 1]))
     draw.shuffle(shares)
     values = [[draw.randrange(0, 10), draw.randrange(0, 10)] for _ in words]
     mean = [sum(share * value[axis] for share, value in zip(shares, values, strict=True)) / 10 for axis in range(2)]
     terms = " + ".join(f".{share}·{value[0]}" for share, value in zip(shares, values, strict=True))
-    return Task(
+    return WorksheetTask(
         "From shares to the head's output",
         f"The head's output for *{example.reader}* is the average of the values, weighted by the shares.",
         [["", *words], ["share", *(f".{share}" for share in shares)], ["value", *map(vector, values)]],
@@ -146,13 +146,13 @@ def _average(draw: random.Random, example: Example) -> Task:
     )
 
 
-def _two_heads(draw: random.Random, example: Example) -> Task:
+def _two_heads(draw: random.Random, example: _Sentence) -> WorksheetTask:
     one, two = ([draw.randint(-2, 5) for _ in range(2)] for _ in range(2))
     W_O = [[draw.choice((-1, 0, 1, 2)) for _ in range(2)] for _ in range(4)]
     both = one + two
     out = [sum(both[row] * W_O[row][column] for row in range(4)) for column in range(2)]
     terms = " + ".join(_term(value, W_O[row][0]) for row, value in enumerate(both))
-    return Task(
+    return WorksheetTask(
         "Two heads side by side, then mixed",
         f"Head 1 gives z₁ = {vector(one)}, head 2 gives z₂ = {vector(two)}. Lay them end to end, then multiply by W_O.",
         [
@@ -170,13 +170,13 @@ def _two_heads(draw: random.Random, example: Example) -> Task:
     )
 
 
-def _triangle(draw: random.Random, example: Example) -> Task:
+def _triangle(draw: random.Random, example: _Sentence) -> WorksheetTask:
     text = example.sentence.split()
     at = 2 + int(draw.random() * (len(text) - 3))
     shares = draw.choice(([5, 3, 2], [6, 3, 1], [4, 4, 2]))
     left = shares[0] + shares[1]
     kept = [shares[0] / left, shares[1] / left]
-    return Task(
+    return WorksheetTask(
         "The triangle",
         f"So far *{example.reader}* could read words that come later, as in an encoder. A model that writes may only "
         f"look back. Number the words of “{example.sentence}” from 1. And: a head gave three words the shares "
@@ -190,11 +190,11 @@ def _triangle(draw: random.Random, example: Example) -> Task:
     )
 
 
-def _sizes(draw: random.Random, example: Example) -> Task:
+def _sizes(draw: random.Random, example: _Sentence) -> WorksheetTask:
     d_head, n_heads, n_layers = draw.choice((64, 128)), draw.choice((8, 16, 32)), draw.choice((12, 24, 32))
     n_kv = draw.choice([count for count in (1, 2, 4, 8) if count < n_heads])
     cache = 2 * n_layers * n_kv * d_head * 2
-    return Task(
+    return WorksheetTask(
         "Reading a model card",
         f"A card says: d_model {n_heads * d_head:,}, {n_heads} heads, {n_kv} KV head{'s' * (n_kv > 1)}, {n_layers} "
         "layers, 2 bytes per number. The cache keeps one key and one value for each token, layer and KV head.",

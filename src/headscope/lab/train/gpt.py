@@ -13,9 +13,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headscope.attention.cache import KVCache, LayerCache
 from headscope.attention.masks import causal
-from headscope.attention.module import MultiHeadAttention
+from headscope.attention.module import KVCache, LayerKVCache, MultiHeadAttention
 from headscope.attention.rope import Rope
 from headscope.errors import InputError, ShapeError
 
@@ -60,7 +59,7 @@ class GPTConfig:
         return 3 * self.d_model if self.d_mlp is None else self.d_mlp
 
 
-class GatedMLP(nn.Module):
+class _GatedMLP(nn.Module):
     """SwiGLU: SiLU of one projection gates the other."""
 
     def __init__(self, d_model: int, d_mlp: int) -> None:
@@ -73,7 +72,7 @@ class GatedMLP(nn.Module):
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))  # type: ignore[no-any-return]
 
 
-class Block(nn.Module):
+class _Block(nn.Module):
     """Pre-norm attention and MLP, each added to the residual stream."""
 
     def __init__(self, config: GPTConfig) -> None:
@@ -82,10 +81,10 @@ class Block(nn.Module):
         self.attention_norm = nn.RMSNorm(config.d_model, eps=config.norm_eps)
         self.attention = MultiHeadAttention(config.d_model, config.n_heads, config.kv_heads, out_bias=False, rope=rope)
         self.mlp_norm = nn.RMSNorm(config.d_model, eps=config.norm_eps)
-        self.mlp = GatedMLP(config.d_model, config.mlp_width)
+        self.mlp = _GatedMLP(config.d_model, config.mlp_width)
 
     def forward(
-        self, x: Float[Tensor, "batch token d_model"], cache: LayerCache | None = None
+        self, x: Float[Tensor, "batch token d_model"], cache: LayerKVCache | None = None
     ) -> Float[Tensor, "batch token d_model"]:
         x = x + self.attention(self.attention_norm(x), mask=causal(), cache=cache)
         return x + self.mlp(self.mlp_norm(x))  # type: ignore[no-any-return]
@@ -98,7 +97,7 @@ class GPT(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary, config.d_model)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))
+        self.blocks = nn.ModuleList(_Block(config) for _ in range(config.n_layers))
         self.norm = nn.RMSNorm(config.d_model, eps=config.norm_eps)
         self.initialise(seed)
 
@@ -135,7 +134,7 @@ class GPT(nn.Module):
 
     def new_cache(self, batch: int, capacity: int) -> KVCache:
         first = self.blocks[0]
-        assert isinstance(first, Block)
+        assert isinstance(first, _Block)
         return KVCache(first.attention, n_layers=len(self.blocks), batch=batch, capacity=capacity)
 
     @torch.no_grad()

@@ -29,14 +29,14 @@ OURS_TO_LLAMA = (
 LONGER_CONTEXT = 4  # rotary positions extend past the trained context: the folder allows this many times its length
 
 
-def to_llama(name: str) -> str:
+def _to_llama(name: str) -> str:
     """Translate our name of a weight to Llama's."""
     for ours, llama in OURS_TO_LLAMA:
         name = name.replace(ours, llama)
     return name if name.startswith("model.") else f"model.{name}"
 
 
-def from_llama(name: str) -> str:
+def _from_llama(name: str) -> str:
     """Translate Llama's name of a weight to ours."""
     for ours, llama in OURS_TO_LLAMA:
         name = name.replace(llama, ours)
@@ -104,7 +104,7 @@ def save_folder(model: GPT, tokenizer: Tokenizer, folder: Path, dtype: torch.dty
     generation = {"bos_token_id": START_ID, "eos_token_id": START_ID, "do_sample": True, "temperature": 0.7}
     _write_json(folder / "generation_config.json", generation)
     save_tokenizer(tokenizer, folder, LONGER_CONTEXT * model.config.context)
-    weights = {to_llama(name): weight.detach().to("cpu", dtype) for name, weight in model.named_parameters()}
+    weights = {_to_llama(name): weight.detach().to("cpu", dtype) for name, weight in model.named_parameters()}
     shards = _shards(weights)
     index: dict[str, Any] = {"metadata": {"total_size": sum(map(_size, weights.values()))}, "weight_map": {}}
     for number, shard in enumerate(shards, start=1):
@@ -124,7 +124,7 @@ def load_folder(folder: Path) -> GPT:
     index = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
     weights: dict[str, Tensor] = {}
     for name in sorted(set(index["weight_map"].values())):
-        weights |= {from_llama(key): value.float() for key, value in load_file(folder / name).items()}
+        weights |= {_from_llama(key): value.float() for key, value in load_file(folder / name).items()}
     model = GPT(config)
     model.load_state_dict(weights)
     return model.eval()

@@ -28,7 +28,7 @@ class Crossing:
     after: int
 
 
-def crossing(name: str, values: Sequence[float], tokens: Sequence[float]) -> Crossing:
+def _crossing(name: str, values: Sequence[float], tokens: Sequence[float]) -> Crossing:
     """Find where a series first passes the midpoint between its first value and its extreme."""
     if not all(map(math.isfinite, values)):
         raise InputError(f"{name} was not measured at every point of this film, so it has no midpoint")
@@ -45,9 +45,9 @@ def crossings(film: Film) -> list[Crossing]:
     """Where the three numbers that change when induction forms cross their midpoints."""
     tokens = film.series("tokens_seen")
     return [
-        crossing("previous-token score, best head", film.best("previous"), tokens),
-        crossing("induction score, best head", film.best("induction"), tokens),
-        crossing("loss on the second copy (nats)", film.series("second_copy"), tokens),
+        _crossing("previous-token score, best head", film.best("previous"), tokens),
+        _crossing("induction score, best head", film.best("induction"), tokens),
+        _crossing("loss on the second copy (nats)", film.series("second_copy"), tokens),
     ]
 
 
@@ -88,13 +88,13 @@ def behaviours(film: Film) -> list[Behaviour]:
         loss, right = ([float(each[number]) for each in series] for series in (film.task_loss, film.task_right))
         best = int(film.task_attention[-1][:, number].argmax())
         attention = [float(each[best, number]) for each in film.task_attention]
-        before = moment(right)
+        before = _moment(right)
         after = None if before is None else before + 1
         found.append(Behaviour(task["name"], task["sentence"], loss, right, film.heads[best], attention, before, after))
     return sorted(found, key=lambda each: len(film.points) if each.after is None else each.after)
 
 
-def moment(right: Sequence[float]) -> int | None:
+def _moment(right: Sequence[float]) -> int | None:
     """The last point below half of the way from chance to the end; None where the task is not learned or always was."""
     if not right or right[-1] < LEARNED:
         return None

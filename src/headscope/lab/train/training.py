@@ -9,7 +9,6 @@ computes in bfloat16 through torch.compile; on a CPU in float32.
 
 from __future__ import annotations
 
-import shutil
 import signal
 import threading
 import time
@@ -17,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -29,13 +28,11 @@ from headscope.heads.film import Film, TrainingRecorder, film_steps
 from headscope.heads.roles.probes.repeat_probe import RepeatProbe
 from headscope.lab.train import checkpoint as checkpoints
 from headscope.lab.train.batches import BatchSampler
-from headscope.lab.train.card import card, machine
 from headscope.lab.train.gpt import GPT
 from headscope.lab.train.llama_folder import save_folder
 from headscope.lab.train.optimizers import optimizers
 from headscope.lab.train.options import TrainingOptions
-from headscope.lab.train.text_files import TextFile
-from headscope.lab.train.training_data import TrainingData, prepare, recipe
+from headscope.lab.train.text_files import TextFile, TrainingData, prepare, recipe
 
 SENTENCES = (
     "The horse crossed the road because it was tired, and the horse stopped.",
@@ -45,7 +42,7 @@ FILM_ROWS, FILM_WIDTH, LEAST_HELD_OUT = 8, 513, 64
 FRAMES = (0.0, 0.015, 0.025, 0.03, 0.05, 0.15, 0.5, 1.0)
 
 
-class Progress(NamedTuple):
+class TrainingProgress(NamedTuple):
     """Loss, speed and time left, for a progress bar."""
 
     step: int
@@ -66,7 +63,7 @@ class Trained:
     film: Film = field(repr=False)
 
 
-Report = Callable[[Progress], None]
+Report = Callable[[TrainingProgress], None]
 
 
 def train(
@@ -102,8 +99,6 @@ class TrainingRun:
         self.file, self.folder = out / "checkpoint.safetensors", out / "model"
         if self.file.exists():
             self._resume()
-        else:
-            self._check_space()
 
     def loop(self, report: Report, stopped: threading.Event) -> None:
         """Train until the last step or until ``stopped`` is set, then save."""
@@ -209,15 +204,6 @@ class TrainingRun:
                 "Use a lower learning rate"
             )
 
-    def _check_space(self) -> None:
-        needed = 2 * 3 * 4 * self.model.n_parameters()
-        free = shutil.disk_usage(self.out).free
-        if free < needed:
-            raise InputError(
-                f"{self.out} has {free / 1e6:.0f} MB free and this run's checkpoints need {needed / 1e6:.0f} MB; "
-                "free some space, or choose another folder"
-            )
-
 
 class _Speed:
     """Tokens per second and time left, since the last report."""
@@ -225,13 +211,13 @@ class _Speed:
     def __init__(self, options: TrainingOptions) -> None:
         self.options, self.last_step, self.last_time = options, 0, time.monotonic()
 
-    def progress(self, step: int, loss: float) -> Progress:
+    def progress(self, step: int, loss: float) -> TrainingProgress:
         now = time.monotonic()
         per_step = (now - self.last_time) / max(1, step - self.last_step)
         self.last_step, self.last_time = step, now
         rows, context = self.options.stage(step)
         left = (self.options.total_steps - step) * per_step
-        return Progress(step, self.options.total_steps, loss, rows * context / max(per_step, 1e-9), left)
+        return TrainingProgress(step, self.options.total_steps, loss, rows * context / max(per_step, 1e-9), left)
 
 
 @contextmanager
@@ -261,3 +247,35 @@ def _device(name: str) -> torch.device:
         return torch.zeros(0, device=name).device
     except (RuntimeError, AssertionError) as problem:
         raise InputError(f"there is no device {name!r} here ({problem}); use auto, or cpu") from problem
+
+
+SAME = "Killed and resumed, this run ends with the same bytes of weights and film as a run that was never interrupted."
+ON_GPU = (
+    "Not the same bytes: a GPU adds gradients in an order that varies, so the last digits of weights and film differ "
+    "from run to run, resumed or not."
+)
+MOVED = (
+    "Not the same bytes: the run was resumed where numbers are added in another order. Weights and film differ in "
+    "their last digits from a run on one machine."
+)
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    """What decides the order in which numbers are added: the device, threads and the version of PyTorch."""
+    threads = torch.get_num_threads() if device.type == "cpu" else None
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else torch.backends.cpu.get_cpu_capability()
+    return {"device": device.type, "name": name, "threads": threads, "torch": torch.__version__}
+
+
+def card(step: int, total: int, machines: Sequence[dict[str, Any]]) -> str:
+    """The card in Markdown; each machine has the ``step`` from which the run was on it."""
+    if any(each["device"] != "cpu" for each in machines):
+        same = ON_GPU
+    else:
+        same = SAME if len(machines) == 1 else MOVED
+    lines = [
+        f"- from step {each['step']}: {each['device']} ({each['name']}), PyTorch {each['torch']}"
+        + (f", threads: {each['threads']}" if each["threads"] else "")
+        for each in machines
+    ]
+    return "\n".join([f"# A model trained by headscope: step {step} of {total}", "", *lines, "", same, ""])

@@ -101,7 +101,7 @@ def _ordered(tensor: Tensor, has: str, wanted: list[str]) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Layout:
+class HeadAxes:
     """What each leading axis of z is, and how many heads a merged axis holds."""
 
     kinds: tuple[AxisKind, ...]

@@ -14,9 +14,9 @@ from headscope.attention.masks import Allowed, Columns, Mask, Part, Rows
 from headscope.attention.observer import Call
 from headscope.attention.scores import BiasBlock, Scores
 from headscope.errors import ModelError
-from headscope.models.any_torch.axes import Layout
+from headscope.models.any_torch.axes import HeadAxes
 from headscope.models.any_torch.function_mode import FoundCall
-from headscope.models.any_torch.markers import LearnedSite
+from headscope.models.any_torch.learning import LearnedSite
 from headscope.models.any_torch.score_product import query_and_key, why_no_pattern
 from headscope.models.huggingface.masks import split_mask
 from headscope.models.huggingface.sparse_masks import RealKeys
@@ -57,7 +57,7 @@ def _replace_bias(scores: Scores, bias: FlexBias) -> Scores:
     return Scores(scale=scores.scale, mask=scores.mask, bias=bias)
 
 
-def _by_head(found: FoundCall, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
+def _by_head(found: FoundCall, layout: HeadAxes) -> tuple[Tensor, Tensor, Tensor]:
     assert found.q is not None
     assert found.k is not None
     q, k, v = found.q, found.k, found.v
@@ -74,7 +74,7 @@ def _by_head(found: FoundCall, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
     return by_head(q), by_head(k), by_head(v)
 
 
-def _mask_by_head(found: FoundCall, layout: Layout) -> Tensor | None:
+def _mask_by_head(found: FoundCall, layout: HeadAxes) -> Tensor | None:
     mask = found.mask
     if mask is None:
         return None
@@ -118,7 +118,7 @@ def _is_causal(mask: Tensor) -> bool:
     return True
 
 
-def _eager_call(found: FoundCall, learned: LearnedSite, layout: Layout) -> Call:
+def _eager_call(found: FoundCall, learned: LearnedSite, layout: HeadAxes) -> Call:
     """From the pattern that the code made: its logarithm is the scores, less q·k where that was found."""
     assert found.weights is not None
     if found.changed and (why := why_no_pattern(found)):

@@ -17,7 +17,7 @@ from torch import Tensor
 from headscope.attention.engine import observe
 from headscope.attention.observer import Call, plain
 from headscope.models.any_torch.function_mode import MatrixUse
-from headscope.models.any_torch.markers import LearnedSite, MatrixTake
+from headscope.models.any_torch.learning import LearnedSite, MatrixTake
 from headscope.models.any_torch.matrices import as_matrix
 from headscope.models.protocol import SiteObserver
 from headscope.models.selfcheck import TOLERANCE, Check, fixed_seed, relative_difference

@@ -16,11 +16,11 @@ from headscope.errors import ModelError
 from headscope.models.any_torch.arguments import IDS
 from headscope.models.any_torch.checks import seeded
 from headscope.models.any_torch.compiled import without_fast_path
-from headscope.models.any_torch.markers import LearnedSite
-from headscope.models.inputs.patch_labels import MOST_EXTRA
+from headscope.models.any_torch.learning import LearnedSite
+from headscope.models.inputs.media_positions import MOST_EXTRA
 from headscope.models.selfcheck import relative_difference
 from headscope.models.structure.sites import input_embedding, logits_of, predicts_tokens, width_of
-from headscope.models.structure.trace import LeafCall, Trace, hooked
+from headscope.models.structure.trace import LeafCall, TracedPass, hooked
 from headscope.models.structure.unembedding import UnembeddingPath, find_last_matrix, find_unembedding
 from headscope.names import Site
 
@@ -119,11 +119,11 @@ def describe(opened: AnyTorchModel) -> Described:
     return Described(sizes, path, rows, grids, opened.hints.grid, lengths, _windowed(opened))
 
 
-def _trace(opened: AnyTorchModel) -> Trace:
+def _trace(opened: AnyTorchModel) -> TracedPass:
     """Every leaf's input and output, and the outputs of modules that hold a site."""
     holders = {id(part) for part in opened.model.modules() for site in opened.learned.values() if _holds(part, site)}
     paths = {id(part): path for path, part in opened.model.named_modules()}
-    trace = Trace()
+    trace = TracedPass()
 
     def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         first = next((v for v in tree_leaves((args, kwargs)) if isinstance(v, Tensor) and v.is_floating_point()), None)

@@ -115,14 +115,14 @@ class _Tracked:
 
 
 @dataclass(frozen=True)
-class Parts:
+class ModelParts:
     """The modules of a model by identity, and the storages of its parameters."""
 
     paths: dict[int, str]
     storages: frozenset[int] = field(repr=False)
 
     @classmethod
-    def of(cls, model: nn.Module) -> Parts:
+    def of(cls, model: nn.Module) -> ModelParts:
         weights = [*model.parameters(), *model.buffers()]
         return cls({id(part): path for path, part in model.named_modules()}, frozenset(map(_storage, weights)))
 
@@ -144,7 +144,9 @@ class AttentionMode(TorchFunctionMode):
     With ``cut``, products of activations become leaves, so that gradients of the scores reach them.
     """
 
-    def __init__(self, parts: Parts, visit: Visit, on_matrix: OnMatrix | None = None, *, cut: bool = False) -> None:
+    def __init__(
+        self, parts: ModelParts, visit: Visit, on_matrix: OnMatrix | None = None, *, cut: bool = False
+    ) -> None:
         super().__init__()
         self.parts, self.visit, self.on_matrix, self.cut = parts, visit, on_matrix, cut
         self.stack: list[nn.Module] = []

@@ -15,7 +15,7 @@ from headscope.models.any_torch.function_mode import MatrixUse
 
 
 @dataclass(frozen=True)
-class Matrix:
+class MatrixProduct:
     """A matrix product: its input as the model gave it, the weight, and how input and output become rows."""
 
     x: Tensor
@@ -38,7 +38,7 @@ class Matrix:
         return x.flatten(2).transpose(1, 2) if self.convolution else x
 
 
-def as_matrix(use: MatrixUse) -> Matrix | None:
+def as_matrix(use: MatrixUse) -> MatrixProduct | None:
     """Describe one use of a matrix; None where it is no plain matrix (a convolution over several positions)."""
     if use.name == "linear":
         return _linear(use)
@@ -58,11 +58,11 @@ def _last(t: Tensor) -> Tensor:
     return t.reshape(-1, t.shape[-1])
 
 
-def _linear(use: MatrixUse) -> Matrix | None:
+def _linear(use: MatrixUse) -> MatrixProduct | None:
     x, weight, bias = _named(use, "input", "weight", "bias")
     if weight.ndim != 2 or not x.is_floating_point():
         return None
-    return Matrix(
+    return MatrixProduct(
         x,
         weight.T,
         bias,
@@ -74,11 +74,11 @@ def _linear(use: MatrixUse) -> Matrix | None:
     )
 
 
-def _addmm(use: MatrixUse) -> Matrix | None:
+def _addmm(use: MatrixUse) -> MatrixProduct | None:
     bias, x, weight = _named(use, "input", "mat1", "mat2")
     if any(use.kwargs.get(name, 1) != 1 for name in ("beta", "alpha")) or not isinstance(x, Tensor):
         return None
-    return Matrix(
+    return MatrixProduct(
         x,
         weight,
         bias,
@@ -90,7 +90,7 @@ def _addmm(use: MatrixUse) -> Matrix | None:
     )
 
 
-def _convolution(use: MatrixUse) -> Matrix | None:
+def _convolution(use: MatrixUse) -> MatrixProduct | None:
     x, weight, bias, stride, padding, _, groups = _named(
         use, "input", "weight", "bias", "stride", "padding", "dilation", "groups"
     )
@@ -105,12 +105,12 @@ def _convolution(use: MatrixUse) -> Matrix | None:
         out: Tensor = use.function(x, w.T.reshape(weight.shape), bias)
         return out
 
-    return Matrix(
+    return MatrixProduct(
         x, weight.flatten(1).T, bias, rows, rows, with_weight, lambda y: use.function(y, weight, bias), weight, True
     )
 
 
-def _product(use: MatrixUse) -> Matrix | None:
+def _product(use: MatrixUse) -> MatrixProduct | None:
     found = operands(use.name, use.args, use.kwargs)
     if found is None:
         return None
@@ -119,12 +119,12 @@ def _product(use: MatrixUse) -> Matrix | None:
         return _einsum(use, x, weight, equation)
     if weight.ndim != 2:  # a product of batches: baddbmm
         return None
-    return Matrix(
+    return MatrixProduct(
         x, weight, None, _last, _last, lambda w: use.function(x, w), lambda y: use.function(y, weight), weight
     )
 
 
-def _einsum(use: MatrixUse, x: Tensor, weight: Tensor, equation: str) -> Matrix | None:
+def _einsum(use: MatrixUse, x: Tensor, weight: Tensor, equation: str) -> MatrixProduct | None:
     axes = letters(equation, x, weight)
     if axes is None:
         return None
@@ -142,7 +142,7 @@ def _einsum(use: MatrixUse, x: Tensor, weight: Tensor, equation: str) -> Matrix 
         result: Tensor = use.function(equation, x, back)
         return result
 
-    return Matrix(
+    return MatrixProduct(
         x,
         ordered.reshape(width, -1),
         None,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -20,9 +20,9 @@ from headscope.models.any_torch.calls import as_call
 from headscope.models.any_torch.checks import check_sites, seeded
 from headscope.models.any_torch.compiled import Uncompiled, without_fast_path
 from headscope.models.any_torch.describe import Described, describe, items_mixed, notes_on, output_of, refusal
-from headscope.models.any_torch.function_mode import AttentionMode, FoundCall, MatrixUse, OnMatrix, Parts, Visit
+from headscope.models.any_torch.function_mode import AttentionMode, FoundCall, MatrixUse, ModelParts, OnMatrix, Visit
 from headscope.models.any_torch.gates import find_gated, read_hints
-from headscope.models.any_torch.markers import LearnedSite, MatrixTake, learn
+from headscope.models.any_torch.learning import LearnedSite, Learning, MatrixTake
 from headscope.models.any_torch.matrices import as_matrix
 from headscope.models.any_torch.prepare import prepare
 from headscope.models.inputs import prepare as prepare_tensors
@@ -68,7 +68,7 @@ class AnyTorchModel(RecordedModel):
         self._traced_inputs = {"input_ids", "attention_mask", *arguments.named()}
         self._closed = False
         self._uncompiled = Uncompiled(model)
-        self._parts = Parts.of(model)
+        self._parts = ModelParts.of(model)
         # Functions, not methods: a copy of the module would copy this model with them.
         enter, leave = (lambda module, args: self._enter(module)), (lambda module, *_: self._leave(module))
         for module in model.modules():
@@ -124,23 +124,8 @@ class AnyTorchModel(RecordedModel):
         output = x.flatten(2) @ take.weight[take.order].to(x)
         return SiteOutput(x, output if take.bias is None else output + take.bias.to(x))
 
-    def query_weight(self, site: str) -> Float[Tensor, "head d_model d_head"]:
-        self._no_projection(site, "W_Q")
-
-    def key_weight(self, site: str) -> Float[Tensor, "kv d_model d_head"]:
-        self._no_projection(site, "W_K")
-
-    def value_weight(self, site: str) -> Float[Tensor, "kv d_model d_value"]:
-        self._no_projection(site, "W_V")
-
     def site_modules(self) -> Mapping[str, nn.Module]:
         return {name: self.learned_site(name).module for name in self.shape.sites}
-
-    def residual_scale(self, site: str) -> float:
-        try:
-            return super().residual_scale(site)
-        except (RuntimeError, IndexError, ValueError) as error:
-            raise ModelError(f"{site}: its way to the logits could not be measured: {error}") from error
 
     def close(self) -> None:
         """Restore the module to the state it was opened in. Closing twice does nothing."""
@@ -224,15 +209,6 @@ class AnyTorchModel(RecordedModel):
     def _site_of(self, recording: Recording, call: Call) -> str | None:
         raise NotImplementedError  # sites are named by the mode
 
-    def _writers(self) -> Mapping[str, nn.Module]:
-        writers = {}
-        for site in self.shape.sites:
-            try:
-                writers[site] = self.output_matrix(site)
-            except ModelError:
-                continue
-        return writers
-
     @contextmanager
     def _observed(
         self, recording: Recording, observer: SiteObserver | None, on_matrix: OnMatrix | None = None
@@ -311,7 +287,7 @@ class AnyTorchModel(RecordedModel):
     # -- finding the structure
 
     def _find_structure(self) -> None:
-        """Learn the sites from marker values, check them, and describe what is left."""
+        """Learn the sites, check them, and describe what is left."""
         own = self._choose_probe()
         self.mixes_items = items_mixed(self, own)
         self.learned = self._learn()
@@ -329,10 +305,6 @@ class AnyTorchModel(RecordedModel):
             raise ModelError(f"{self.name} fails its self-check and is not opened: {wrong}")
 
     def _learn(self) -> dict[str, LearnedSite]:
-        dtypes = {weight.dtype for weight in self.model.parameters() if weight.is_floating_point()}
-        narrow = min(dtypes, key=lambda dtype: torch.finfo(dtype).bits, default=torch.float32)
-        narrow = torch.bfloat16 if torch.bfloat16 in dtypes else narrow
-
         def run() -> Any:
             with fixed_seed():
                 return self._call(self.probe)
@@ -340,10 +312,11 @@ class AnyTorchModel(RecordedModel):
         def passing(visit: Visit, on_matrix: OnMatrix) -> AbstractContextManager[AttentionMode]:
             return self._passing(visit, on_matrix, cut=True)
 
-        sites = learn(run, passing, narrow)
-        find_gated(self.model, run, passing, sites, read_hints(self.hints.sites, sites))
-        self._watched.add(site.module for site in sites.values())
-        return sites
+        learned = Learning()
+        learned.run(run, passing, [value for value in self.probe.values() if isinstance(value, Tensor)])
+        find_gated(self.model, learned, read_hints(self.hints.sites, learned.sites))
+        self._watched.add(site.module for site in learned.sites.values())
+        return learned.sites
 
     def _choose_probe(self) -> Tensor:
         """The module's own output; on a batch of two where it takes one, since batch and heads may share an axis."""
@@ -379,10 +352,3 @@ class AnyTorchModel(RecordedModel):
         if len({id(take.parameter) for take in takes}) != 1:
             raise ModelError(f"{site}: its positions go through {len(takes)} output matrices, so W_O is not one matrix")
         return takes[0]
-
-    def _no_projection(self, site: str, what: str) -> NoReturn:
-        self._check_site(site)
-        raise ModelError(
-            f"{site}: {what} is not followed in a module that calls no attention interface; z and W_O are: see "
-            "look.contributions and look.logit_attribution"
-        )

@@ -12,7 +12,7 @@ from headscope.attention.observer import Call
 from headscope.errors import HeadscopeError, InputError
 from headscope.models.any_torch.arguments import IDS, FunctionInputs
 from headscope.models.inputs import media
-from headscope.models.inputs.patch_labels import NOT_TEXT, grid_labels, numbered_labels
+from headscope.models.inputs.media_positions import NOT_TEXT, grid_labels, numbered_labels
 from headscope.models.protocol import Prepared, Token
 from headscope.names import Site
 

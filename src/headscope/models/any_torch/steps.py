@@ -14,7 +14,7 @@ from headscope.errors import InputError
 from headscope.models.any_torch.arguments import Arguments, FunctionInputs, bound
 from headscope.models.any_torch.model import AnyTorchModel
 from headscope.models.inputs.media import PIXELS
-from headscope.models.inputs.patch_labels import NOT_TEXT
+from headscope.models.inputs.media_positions import NOT_TEXT
 from headscope.models.protocol import Prepared, SiteObserver, Token
 
 
@@ -33,7 +33,7 @@ class StepOptions:
 
 
 @dataclass(frozen=True)
-class Step:
+class ModuleCall:
     """One call of the module: its name, and what it was called with."""
 
     name: str
@@ -52,7 +52,7 @@ class Step:
 
 def record_steps(
     opened: AnyTorchModel, function: Callable[..., Any], observer: SiteObserver | None, item: int = -1
-) -> list[Step]:
+) -> list[ModuleCall]:
     """Run the function once, under the edits in force, and keep what each call of the module was given."""
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
     copies = _Copies()
@@ -70,7 +70,7 @@ def record_steps(
     chosen = [_one_item(call, item) for call in calls]
     bounds = [bound(opened.model, *call) for call in chosen]
     return [
-        Step(name, FunctionInputs(_replay(*call), each.named()))
+        ModuleCall(name, FunctionInputs(_replay(*call), each.named()))
         for name, call, each in zip(_names(bounds), chosen, bounds, strict=True)
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -17,14 +17,14 @@ from headscope.attention.observer import Call
 from headscope.errors import HeadscopeError, InputError, ModelError
 from headscope.models.huggingface.attention import AttentionCall, install, uninstall
 from headscope.models.inputs import media, prepare
-from headscope.models.inputs.dummy_inputs import device_of, probe_inputs
+from headscope.models.inputs.dummy_inputs import probe_inputs
 from headscope.models.inputs.tokens import InputProcessor
+from headscope.models.modes import device_of
 from headscope.models.protocol import OutputWeight, Prepared, SiteObserver, SiteOutput
 from headscope.models.recording import RecordedModel, Recording
 from headscope.models.selfcheck import own_logits, run_self_check
 from headscope.models.structure import sites
-from headscope.models.structure.projections import Which, projection_rows, projection_weight
-from headscope.models.structure.trace import Trace, trace, tracing
+from headscope.models.structure.trace import TracedPass, trace, tracing
 from headscope.models.structure.unembedding import find_unembedding
 from headscope.models.structure.weights import OutputPath, find_output_paths, rows_by_head, weight_by_head
 from headscope.names import ModelShape
@@ -67,15 +67,6 @@ class HuggingFaceModel(RecordedModel):
     def apply_output_weight(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput | None:
         return super().apply_output_weight(site, z) if self.output_path(site).direct else None
 
-    def query_weight(self, site: str) -> Float[Tensor, "head d_model d_head"]:
-        return self._projection(site, "q")
-
-    def key_weight(self, site: str) -> Float[Tensor, "kv d_model d_head"]:
-        return self._projection(site, "k")
-
-    def value_weight(self, site: str) -> Float[Tensor, "kv d_model d_value"]:
-        return self._projection(site, "v")
-
     def site_modules(self) -> Mapping[str, nn.Module]:
         return {name: self.model.get_submodule(path) for name, path in self._site_paths.items()}
 
@@ -93,10 +84,6 @@ class HuggingFaceModel(RecordedModel):
                 f"{site}: its heads cannot be split through W_O: {path.why if path else 'it was not traced'}"
             )
         return path
-
-    def projection_rows(self, site: str) -> dict[Which, tuple[str, list[Tensor]]]:
-        """Which matrices compute q, k and v, and which of their rows belong to each head."""
-        return projection_rows(self.model, self.module_path(site), lambda: self._call(self.probe), site)
 
     def find_new_sites(self, inputs: Mapping[str, Tensor]) -> None:
         """Trace again on inputs the model was not opened with: a picture may reach a vision tower."""
@@ -149,7 +136,7 @@ class HuggingFaceModel(RecordedModel):
         self._add_traced(self.probe, traced)
         self.self_check = run_self_check(self, self.probe, own_logits(self.model, self.probe, self.arguments))
 
-    def _add_traced(self, inputs: Mapping[str, Tensor], traced: Trace) -> None:
+    def _add_traced(self, inputs: Mapping[str, Tensor], traced: TracedPass) -> None:
         """Add the sites that this pass reached and no earlier one did. Names given before stay."""
         found = sites.find_sites(self.model, traced, inputs, self._names)
         outputs = zip(found.sites, find_output_paths(traced), strict=True)
@@ -165,7 +152,9 @@ class HuggingFaceModel(RecordedModel):
         self.shape = replace(self.shape, sites={**found.sites, **self.shape.sites})
         self.notes = sites.notes_on(self.model, traced, inputs, self._output_paths, self._site_paths)
 
-    def _first_that_runs(self, name: str, probes: Sequence[Mapping[str, Tensor]]) -> tuple[Mapping[str, Tensor], Trace]:
+    def _first_that_runs(
+        self, name: str, probes: Sequence[Mapping[str, Tensor]]
+    ) -> tuple[Mapping[str, Tensor], TracedPass]:
         """Trace the first inputs that the model accepts: families fail on wrong guesses with errors of any kind."""
         first: Exception | None = None
         for probe in probes:
@@ -211,7 +200,7 @@ class HuggingFaceModel(RecordedModel):
                 recording.waiting.append((str(recording.latest), attention.z))
             return attention.z
 
-        with super()._observed(recording, observer), tracing(on_call if recording.sites else None):
+        with super()._observed(recording, observer), tracing(on_call) if recording.sites else nullcontext():
             yield
 
     def _site_of(self, recording: Recording, call: Call) -> str | None:
@@ -226,10 +215,6 @@ class HuggingFaceModel(RecordedModel):
         self._site_paths.setdefault(name, path)
         self._add_site(name, call)
         return name
-
-    def _writers(self) -> Mapping[str, nn.Module]:
-        writers = {site: path.post_norm or path.matrix for site, path in self._output_paths.items()}
-        return {site: self.model.get_submodule(path) for site, path in writers.items() if path is not None}
 
     def _call(self, inputs: Mapping[str, Tensor]) -> Any:
         moved = self._on_device(inputs)
@@ -247,9 +232,6 @@ class HuggingFaceModel(RecordedModel):
     def _on_device(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         device = device_of(self.model)
         return {key: value.to(device) for key, value in inputs.items()}
-
-    def _projection(self, site: str, which: Which) -> Tensor:
-        return projection_weight(self.model, self.module_path(site), which, lambda: self._call(self.probe), site)
 
 
 _ARGUMENTS: dict[str, Any] = {"use_cache": False, "return_dict": True}

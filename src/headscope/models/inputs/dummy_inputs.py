@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headscope.models.modes import device_of
+
 TEXT_LENGTH, TARGET_LENGTH, BATCH = 12, 7, 2
 
 
@@ -115,12 +117,6 @@ def _width(config: Any) -> int:
 
 def _generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
-
-
-def device_of(model: torch.nn.Module) -> torch.device:
-    """The device for inputs: that of the first weights in memory (offloaded weights are on the meta device)."""
-    devices = (weight.device for weight in model.parameters())
-    return next((device for device in devices if device.type != "meta"), torch.device("cpu"))
 
 
 def _series(config: Any) -> Tensor:

@@ -9,14 +9,18 @@ from typing import Any, Protocol, runtime_checkable
 from weakref import WeakSet
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
 from headscope.models.inputs import media
-from headscope.models.inputs.decoder_prompt import DECODER_INPUTS, decoder_prompt
-from headscope.models.inputs.media_positions import image_token_id, listed_grid, name_image_tokens, patch_grid
-from headscope.models.inputs.patch_labels import position_labels
+from headscope.models.inputs.media_positions import (
+    image_token_id,
+    listed_grid,
+    name_image_tokens,
+    patch_grid,
+    position_labels,
+)
 from headscope.models.protocol import OpenModel, Prepared, Token
 
 
@@ -137,3 +141,34 @@ def _positions_by_stack(opened: TransformersModel, inputs: Mapping[str, Tensor])
     with torch.no_grad(), opened.explained_errors(inputs):
         opened.run(inputs, count)
     return counts
+
+
+DECODER_INPUTS = "decoder_input_ids"
+
+
+def decoder_prompt(model: nn.Module, inputs: Mapping[str, Tensor]) -> list[int] | None:
+    """The decoder's tokens before it writes anything, read off the first step of ``generate``.
+
+    Whisper's holds the language that it hears, its task, and whether it writes times; None where a model does not
+    generate.
+    """
+    generate: Any = getattr(model, "generate", None)
+    can: Any = getattr(model, "can_generate", None)
+    if generate is None or can is None or not can():
+        return None
+    given = {name: value for name, value in inputs.items() if name != DECODER_INPUTS}
+    fed: list[Tensor] = []
+
+    def keep(module: nn.Module, args: Any, kwargs: Any) -> None:
+        if isinstance(kwargs.get(DECODER_INPUTS), Tensor):
+            fed.append(kwargs[DECODER_INPUTS])
+
+    hook = model.register_forward_pre_hook(keep, with_kwargs=True)
+    try:
+        with torch.no_grad():
+            generate(**given, max_new_tokens=1, do_sample=False)
+    except (ValueError, TypeError, RuntimeError, LookupError, AttributeError):  # a config without what generate needs
+        return None
+    finally:
+        hook.remove()
+    return [int(token) for token in fed[-1][0]] if fed else None

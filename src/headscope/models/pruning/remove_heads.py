@@ -7,24 +7,30 @@ logits of the ablated model.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import gcd
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from headscope.attention.observer import Call, plain
-from headscope.errors import HeadscopeError, ModelError
+from headscope.errors import HeadscopeError, InputError, ModelError
+from headscope.files import atomic_folder
 from headscope.models.huggingface.attention import implementations
 from headscope.models.huggingface.model import HuggingFaceModel
+from headscope.models.loading import no_progress_bar
 from headscope.models.modes import own_precision
+from headscope.models.pruning import pruned_modeling
 from headscope.models.pruning.pruned_modeling import SCHEMA_VERSION, pruned
 from headscope.models.selfcheck import fixed_seed, own_logits, own_tolerance, relative_difference
+from headscope.models.structure.projections import SIDES, Which, find_projection
 from headscope.names import Site
 
 
@@ -115,7 +121,7 @@ def _prune_weights(opened: HuggingFaceModel, pruned_sites: Sequence[PrunedSite])
         assert output.matrix is not None, "output_path refuses what has no matrix"
         lost = [head for head in range(site.n_heads) if head not in left.heads]
         lost_kv = [head for head in range(site.n_kv_heads) if head not in left.kv]
-        projections = opened.projection_rows(name)
+        projections = _projections(opened, name)
         for which, (path, rows) in projections.items():
             removed.setdefault(path, []).extend(rows[head] for head in (lost if which == "q" else lost_kv))
         _repeat_kv(weights, left, projections)
@@ -130,6 +136,16 @@ def _prune_weights(opened: HuggingFaceModel, pruned_sites: Sequence[PrunedSite])
         weights.outputs[path] = _remaining(width, rows)
     _select(model, weights)
     return weights
+
+
+def _projections(opened: HuggingFaceModel, site: str) -> dict[Which, tuple[str, list[Tensor]]]:
+    """Which modules compute q, k and v, and which of their outputs belong to each head."""
+    found: dict[Which, tuple[str, list[Tensor]]] = {}
+    for which in SIDES:
+        path, _, rows = find_projection(opened, site, which)
+        assert path is not None, "transformers' projections are modules"
+        found[which] = path, rows
+    return found
 
 
 def _repeat_kv(weights: _Weights, left: PrunedSite, projections: Mapping[Any, tuple[str, list[Tensor]]]) -> None:
@@ -311,3 +327,54 @@ def _reopened(opened: HuggingFaceModel, model: nn.Module, wanted: Tensor) -> Hug
     if wrong is not None:
         raise ModelError(f"{opened.shape.name} cannot be pruned: {wrong}")
     return smaller
+
+
+LOADER = "pruned_heads"
+RECIPE = "recipe.json"
+_AUTO = ("AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModelForMaskedLM", "AutoModel")
+
+
+def save(opened: HuggingFaceModel, folder: Path, recipe: Mapping[str, Any]) -> None:
+    """Write the folder. ``headscope.load(folder)`` opens it; so does transformers, as the recipe says."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} is there already and not empty; give a new folder")
+    model: Any = opened.model
+    with atomic_folder(folder) as unfinished, no_progress_bar(True):
+        model.save_pretrained(unfinished)
+        if opened.processor.tokenizer is not None:
+            opened.processor.tokenizer.save_pretrained(unfinished)
+        how = "transformers opens this folder as it is"
+        if getattr(model.config, "pruned_heads", None) is not None:
+            how = _write_loader(model, unfinished)
+        _write(unfinished / RECIPE, {**recipe, "opens_with": f"headscope.load(folder); {how}"})
+
+
+def _write_loader(model: Any, folder: Path) -> str:
+    """Write a copy of ``pruned_modeling``, and name it in the config for transformers' auto classes."""
+    family = type(model).__name__
+    source = Path(pruned_modeling.__file__).read_text(encoding="utf-8")
+    header = "# Written by headscope prune; its source is headscope/models/pruning/pruned_modeling.py.\n"
+    ending = f"\n\nfrom transformers import {family}  # noqa: E402\n\nPrunedModel = pruned({family})\n"
+    (folder / f"{LOADER}.py").write_text(header + source + ending, encoding="utf-8")
+    auto = _auto_class(model)
+    if auto is None:
+        return f"in plain transformers, {LOADER}.PrunedModel.from_pretrained(folder)"
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config["auto_map"] = {auto: f"{LOADER}.PrunedModel"}
+    _write(folder / "config.json", config)
+    return f"in plain transformers, {auto}.from_pretrained(folder, trust_remote_code=True), which runs {LOADER}.py"
+
+
+def _auto_class(model: Any) -> str | None:
+    import transformers
+
+    for name in _AUTO:
+        mapped = getattr(transformers, name)._model_mapping.get(type(model.config), None)
+        kinds = mapped if isinstance(mapped, tuple) else (mapped,)
+        if any(kind is not None and isinstance(model, kind) for kind in kinds):
+            return name
+    return None
+
+
+def _write(file: Path, content: Mapping[str, Any]) -> None:
+    file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from headscope.models.modes import own_precision
-from headscope.models.structure.tape import MATRIX, NORM, Node, Op, Slot, Source
+from headscope.models.structure.tape import MATRIX, NORM, Node, Op, Slot, SourceNode
 
 Columns = Mapping[Op, Tensor]
 """Of a matrix: the columns of its output that are wanted; the others are left zero."""
@@ -24,7 +24,7 @@ class Route:
 
     def __init__(self, target: Node) -> None:
         self.target = target
-        self.sources: list[Source] = []
+        self.sources: list[SourceNode] = []
         self.ops: list[Op] = []
         seen: set[Node] = set()
         waiting = [target]
@@ -33,7 +33,7 @@ class Route:
             if node in seen:
                 continue
             seen.add(node)
-            if isinstance(node, Source):
+            if isinstance(node, SourceNode):
                 self.sources.append(node)
             elif isinstance(node, Op):
                 self.ops.append(node)
@@ -228,7 +228,14 @@ def _device(op: Op) -> torch.device:
     return next((slot.value.device for slot in op.slots if slot.value is not None), torch.device("cpu"))
 
 
-def source_parts(source: Source, heads: Iterable[int] | None = None) -> Tensor:
+def source_device(source: SourceNode) -> torch.device:
+    """Where what was written is held."""
+    held = source.value if source.heads is None else source.heads.x
+    assert held is not None
+    return held.device
+
+
+def source_parts(source: SourceNode, heads: Iterable[int] | None = None) -> Tensor:
     """A source as parts along a first axis: one, or its heads and, last, the bias of W_O."""
     if source.heads is None:
         assert source.value is not None
@@ -249,7 +256,7 @@ def recompute(target: Node, replaced: Mapping[Node, Tensor], columns: Columns | 
 
     def value(node: Node) -> Tensor:
         if node not in values:
-            made = _source_value(node, value) if isinstance(node, Source) else _op_value(node, value, columns or {})
+            made = _source_value(node, value) if isinstance(node, SourceNode) else _op_value(node, value, columns or {})
             values[node] = made
         return values[node]
 
@@ -266,13 +273,13 @@ def recompute(target: Node, replaced: Mapping[Node, Tensor], columns: Columns | 
 
 
 def _inputs(node: Node) -> list[Node]:
-    if isinstance(node, Source):
+    if isinstance(node, SourceNode):
         return [] if node.origin is None else [node.origin]
     assert isinstance(node, Op)
     return [slot.node for slot in node.slots if slot.node is not None]
 
 
-def _source_value(node: Source, value: Callable[[Node], Tensor]) -> Tensor:
+def _source_value(node: SourceNode, value: Callable[[Node], Tensor]) -> Tensor:
     if node.origin is not None:
         return value(node.origin)
     if node.heads is None:

@@ -1,123 +1,123 @@
-"""Find W_Q, W_K and W_V by head, by following q, k and v back to the matrix that computed them.
+"""Find W_Q, W_K and W_V by head: the matrix that q, k or v comes from in the recorded pass of the probe.
 
-Gradients of one head's query with respect to a matrix's output say which of its rows feed that head, so fused and
-interleaved projections need no table of layouts. Rows are in the order in which the matrix has them.
+Gradients of one head's query with respect to that matrix's output say which of its rows feed that head, so fused and
+interleaved projections need no table of layouts. Rows are in the order in which the matrix has them. Norms are held
+where q, k or v is a sum of what was written into the stream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
-from itertools import takewhile
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from jaxtyping import Float
+from torch import Tensor
 
 from headscope.errors import ModelError
-from headscope.models.huggingface.attention import AttentionCall
 from headscope.models.modes import own_precision
-from headscope.models.structure.trace import hooked, is_matrix, tracing
+from headscope.models.structure.carry import Route, recompute
+from headscope.models.structure.readers import probed
+from headscope.models.structure.tape import MATRIX, Node, Op
+from headscope.models.structure.trace import is_matrix
 from headscope.models.structure.weights import weight_and_bias
 
 Which = Literal["q", "k", "v"]
-_NAMES: dict[Which, str] = {"q": "W_Q", "k": "W_K", "v": "W_V"}
+SIDES: tuple[Which, ...] = ("q", "k", "v")
 
 
-class _ReachedError(Exception):
-    """The site has been reached: the rest of the pass is not needed."""
+SEVERAL = "several matrices compute it, or one is chosen for each token"
+
+
+class Projection(NamedTuple):
+    """A matrix as ``x @ weight``, the path of its module where it is one, and which outputs feed each head."""
+
+    path: str | None
+    weight: Float[Tensor, "in out"]
+    rows: list[Tensor]
+
+    def by_head(self) -> Float[Tensor, "head in d_head"]:
+        return torch.stack([self.weight[:, row] for row in self.rows])
 
 
 @own_precision()
-def projection_weight(model: nn.Module, path: str, which: Which, run: Callable[[], Any], site: str) -> Tensor:
-    """W_Q, W_K or W_V ``[head, d_in, d_head]`` of one site; refused with a reason where there is none."""
-    matrix, rows = _projection(model, path, which, _run_to_site(model, path, run), site)
-    whole, _ = weight_and_bias(matrix, site)
-    return torch.stack([whole[:, row] for row in rows])
+def find_projection(model: Any, site: str, which: Which) -> Projection:
+    """W_Q, W_K or W_V of one site; refused with a reason where there is none."""
+    stream = probed(model)
+    if site not in stream.sites:
+        raise ModelError(f"{site} is not reached by the inputs this model was traced with")
+    reads = stream.sites[site]
+    target, name = reads.made.get(which), f"{site}: W_{which.upper()} cannot be found"
+    if target is None:
+        raise ModelError(f"{name}: no matrix computes it from the stream itself")
+    held = Route(target) if which in reads.nodes else None
+    ops = [op for op in (_made_from(target) if held is None else held.ops) if op.in_site]
+    matrices = [op for op in ops if op.name in MATRIX and _constant(op) is not None]
+    if not matrices:
+        raise ModelError(f"{name}: no matrix computes it")
+    path = _module_of(model, matrices[-1].path)
+    own = [op for op in ops if op is matrices[-1] or (path and (op.path + ".").startswith(path + "."))]
+    made = max(own, key=lambda op: op.order)
+    weight = weight_and_bias(model.model.get_submodule(path), site)[0] if path else _constant(matrices[-1])
+    assert weight is not None, "of a product with a constant"
+    rows = _rows(target, made, held, weight)
+    if not all(map(len, rows)) or made.shape[-1] != weight.shape[-1]:
+        raise ModelError(f"{name}: no matrix computes it")
+    if any(len(row) != target.shape[-1] for row in rows):
+        raise ModelError(
+            f"{name}: a head takes {len(rows[0])} outputs of its projection for {target.shape[-1]} numbers, so more "
+            "than a rotation or norm lies between them"
+        )
+    others = set(matrices) - set(own)
+    if others:
+        latent = others & set(_made_from(made))
+        raise ModelError(f"{name}: {'two matrices compute it, through a latent' if latent else SEVERAL}")
+    return Projection(path, weight, rows)
 
 
-@own_precision()
-def projection_rows(
-    model: nn.Module, path: str, run: Callable[[], Any], site: str
-) -> dict[Which, tuple[str, list[Tensor]]]:
-    """For q, k and v of one site: the path of the matrix that computes it, and the rows of it that feed each head."""
-    reached = _run_to_site(model, path, run)
-    paths = {id(module): name for name, module in model.named_modules()}
-    found = {which: _projection(model, path, which, reached, site) for which in _NAMES}
-    return {which: (paths[id(matrix)], rows) for which, (matrix, rows) in found.items()}
+def _made_from(target: Node) -> list[Op]:
+    """The operations inside the attention module that a tensor comes from, in order, whatever they carry."""
+    found: set[Op] = set()
+    waiting: list[Node] = [target]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Op) and node.in_site and node not in found:
+            found.add(node)
+            waiting += [slot.node for slot in node.slots if slot.node is not None]
+    return sorted(found, key=lambda op: op.order)
 
 
-_Reached = tuple[Any, list[tuple[nn.Module, Tensor]]]
+def _constant(op: Op) -> Float[Tensor, "in out"] | None:
+    """The matrix of weights of a product; None for a product of two activations."""
+    right = op.args[2] if op.name in ("addmm", "baddbmm") else op.args[1]
+    if right.value is None or (right.node is not None and right.node.dynamic):
+        return None
+    value: Tensor = right.value[0] if right.value.ndim == 3 and len(right.value) == 1 else right.value
+    return value if value.ndim == 2 else None
+
+
+def _module_of(model: Any, path: str) -> str | None:
+    """The outermost matrix module that an operation runs in: all of an adapted or quantised one is the matrix."""
+    words = path.split(".")
+    prefixes: Iterable[str] = (".".join(words[: count + 1]) for count in range(len(words)))
+    return next((prefix for prefix in prefixes if is_matrix(model.model.get_submodule(prefix))), None)
 
 
 @torch.enable_grad()
-def _projection(
-    model: nn.Module, path: str, which: Which, reached: _Reached, site: str
-) -> tuple[nn.Module, list[Tensor]]:
-    call, outputs = reached
-    states = {"q": call.q, "k": call.k, "v": call.v}[which]
-    for matrix, made in reversed(outputs):
-        rows = _rows(states, made)
-        if rows is None:
-            continue
-        if any(len(row) != states.shape[-1] for row in rows):
-            raise ModelError(
-                f"{site}: {_NAMES[which]} cannot be found: a head takes {len(rows[0])} outputs of its projection for "
-                f"{states.shape[-1]} numbers, so more than a rotation or norm lies between them"
-            )
-        if _is_second_stage(set(model.get_submodule(path).modules()), outputs, made):
-            raise ModelError(f"{site}: {_NAMES[which]} cannot be found: two matrices compute it, through a latent")
-        return matrix, rows
-    raise ModelError(f"{site}: {_NAMES[which]} cannot be found: no matrix computes it")
-
-
-def _run_to_site(model: nn.Module, path: str, run: Callable[[], Any]) -> _Reached:
-    """The site's attention call, with gradients back to the outputs of the matrices before it."""
-    wanted = model.get_submodule(path)
-    outputs: list[tuple[nn.Module, Tensor]] = []
-    reached: list[Any] = []
-
-    def on_call(attention: AttentionCall) -> Tensor:
-        if attention.call.site is wanted:
-            reached.append(attention.call)
-            raise _ReachedError
-        outputs.clear()
-        return attention.z.detach()
-
-    def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
-        if not isinstance(output, Tensor):
-            return None
-        leaf = output.detach().requires_grad_() if not output.requires_grad else output
-        outputs.append((module, leaf))
-        return leaf
-
-    matrices = [part for part in model.modules() if is_matrix(part)]
-    with suppress(_ReachedError), hooked(matrices, after=after), tracing(on_call), torch.enable_grad():
-        run()
-    if not reached:
-        raise ModelError(f"{path} is not reached by the inputs this model was traced with")
-    return reached[0], outputs
-
-
-def _rows(states: Tensor, made: Tensor) -> list[Tensor] | None:
-    """Which outputs of the matrix feed each head; None if it does not feed them at all."""
+def _rows(target: Node, made: Op, held: Route | None, weight: Tensor) -> list[Tensor]:
+    """Which outputs of the matrix feed each head."""
     generator = torch.Generator().manual_seed(0)
+    trial = torch.rand(made.shape, generator=generator).add(1).to(weight)
+    trial.requires_grad_()
+    states = held.carry(made, trial) if held is not None else recompute(target, {made: trial})
+    if states is None:
+        return []
     rows = []
     for head in range(states.shape[1]):
         direction = torch.randn(states[:, head].shape, generator=generator).to(states)
-        score = (states[:, head] * direction).sum()
-        (gradient,) = torch.autograd.grad(score, made, retain_graph=True, allow_unused=True)
-        if gradient is None or not gradient.any():
-            return None
-        rows.append(gradient.flatten(0, -2).abs().sum(0).nonzero()[:, 0])
+        (gradient,) = torch.autograd.grad(
+            (states[:, head] * direction).sum(), trial, retain_graph=True, allow_unused=True
+        )
+        reached = trial.new_zeros(trial.shape) if gradient is None else gradient
+        rows.append(reached.flatten(0, -2).abs().sum(0).nonzero()[:, 0])
     return rows
-
-
-def _is_second_stage(own: set[nn.Module], outputs: list[tuple[nn.Module, Tensor]], made: Tensor) -> bool:
-    """Whether the projection reads another projection of the same attention instead of the residual stream."""
-    for matrix, earlier in takewhile(lambda output: output[1] is not made, outputs):
-        if matrix in own and earlier.requires_grad:
-            (gradient,) = torch.autograd.grad(made.sum(), earlier, retain_graph=True, allow_unused=True)
-            if gradient is not None and bool(gradient.any()):
-                return True
-    return False

@@ -12,7 +12,7 @@ from torch import Tensor
 from headscope.errors import ModelError
 from headscope.models.structure.carry import Route, recompute, source_parts, wide
 from headscope.models.structure.recorder import record_stream
-from headscope.models.structure.tape import NORM, Node, Op, Source, mark_of
+from headscope.models.structure.tape import NORM, Node, Op, SourceNode, mark_of
 from headscope.models.structure.writers import RecordedStream, Side, Writer
 
 _probed: WeakKeyDictionary[Any, RecordedStream] = WeakKeyDictionary()
@@ -106,7 +106,7 @@ def carried_part(writer: Writer, target: Node) -> Tensor:
     return total
 
 
-def _part(source: Source, part: int | None) -> Tensor:
+def _part(source: SourceNode, part: int | None) -> Tensor:
     if part is None:
         return source_parts(source)
     if part >= 0:

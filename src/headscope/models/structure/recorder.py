@@ -17,7 +17,7 @@ from headscope.models.protocol import OutputWeight, SiteObserver
 from headscope.models.structure.carry import Route
 from headscope.models.structure.experts import experts_one_by_one
 from headscope.models.structure.sites import input_embedding
-from headscope.models.structure.tape import HeadsOutput, Mark, Node, Op, Source, mark_of
+from headscope.models.structure.tape import HeadsOutput, Mark, Node, Op, SourceNode, mark_of
 from headscope.models.structure.trace import hooked
 from headscope.models.structure.writers import SIDES, RecordedStream, SiteReads, ancestors, layer_names
 
@@ -27,7 +27,7 @@ _WORDS = {
 }  # fmt: skip
 
 
-class Recorder:
+class StreamRecorder:
     """Hooks that tell a tape where in the model an operation runs, and where sites read and write."""
 
     def __init__(self, model: Any, stream: RecordedStream) -> None:
@@ -56,6 +56,7 @@ class Recorder:
         """A pass begins: forget the one before, and mark what the model is given."""
         self.stream.sites.clear()
         self.tape.joins.clear()
+        self.tape.reads.clear()
         self.waiting.clear()
         self.tape.stack.clear()
         self.tape.sites.clear()
@@ -73,9 +74,11 @@ class Recorder:
     def observe(self, site: str, call: Call, observer: SiteObserver | None) -> Tensor:
         reads = self.stream.sites.setdefault(site, SiteReads())
         for side, value in zip(SIDES, (call.q, call.k, call.v), strict=True):
-            node = self.tape.node_of(value)
+            node, mark = self.tape.node_of(value), mark_of(value)
+            if mark is not None and mark.node is not None:
+                reads.made[side] = mark.node
             if node is None:
-                reads.refused[side] = _reason(mark_of(value))
+                reads.refused[side] = _reason(mark)
             else:
                 reads.nodes[side] = node
         if self.tape.sites:
@@ -123,7 +126,7 @@ def _reason(mark: Mark | None) -> str:
 def _culprit(op: str, path: str, node: Node | None) -> str:
     """Walk back from a node that is not carried to the first operation that did not carry on."""
     while node is not None:
-        if isinstance(node, Source):
+        if isinstance(node, SourceNode):
             op, path, node = node.op, node.path, node.origin
             continue
         assert isinstance(node, Op)
@@ -133,7 +136,7 @@ def _culprit(op: str, path: str, node: Node | None) -> str:
     return f"{_WORDS.get(op, f'the operation {op}')} in {path or 'the model'} is neither linear nor a norm"
 
 
-current_recorder: ContextVar[Recorder | None] = ContextVar("headscope_stream_recorder", default=None)
+current_recorder: ContextVar[StreamRecorder | None] = ContextVar("headscope_stream_recorder", default=None)
 
 
 @contextmanager
@@ -148,7 +151,7 @@ def recording_stream(model: Any) -> Iterator[RecordedStream]:
     stream = RecordedStream(
         layers=layer_names(model.model, sites), site_paths=sites, embeddings=_token_embeddings(model.model)
     )
-    recorder = Recorder(model, stream)
+    recorder = StreamRecorder(model, stream)
     last = model.unembedding_input()
     token = current_recorder.set(recorder)
     try:
@@ -192,7 +195,8 @@ def record_stream(
         current = current_recorder.get()
         assert current is not None, "set by the block"
         current.until = frozenset(until)
-        node = stream.tape.node_of(model.run(inputs, observer).logits)
+        stream.logits = model.run(inputs, observer).logits
+        node = stream.tape.node_of(stream.logits)
     shapes = {
         shape for reads in stream.sites.values() for each in reads.nodes.values() for shape in _stream_shapes(each)
     }

@@ -13,7 +13,7 @@ from headscope.attention.masks import Causal, Dense, Window
 from headscope.attention.observer import Call
 from headscope.errors import ModelError
 from headscope.models.structure.site_names import name_sites, stack_of
-from headscope.models.structure.trace import Trace
+from headscope.models.structure.trace import TracedPass
 from headscope.models.structure.weights import OutputPath
 from headscope.names import AttentionKind, Site
 
@@ -27,7 +27,9 @@ class FoundSites:
     paths: dict[str, str]
 
 
-def find_sites(model: nn.Module, traced: Trace, inputs: Mapping[str, Tensor], known: Mapping[str, str]) -> FoundSites:
+def find_sites(
+    model: nn.Module, traced: TracedPass, inputs: Mapping[str, Tensor], known: Mapping[str, str]
+) -> FoundSites:
     """Name and describe every site of the trace; ``known`` are names by path that were given before."""
     kinds = {call.path: _kind(call.attention.call, inputs) for call in traced.calls}
     names = {**names_of(model, list(kinds), kinds, known), **{path: known[path] for path in kinds if path in known}}
@@ -159,7 +161,7 @@ class NoInterfaceError(ModelError):
         self.probe = probe
 
 
-def not_reached(model: nn.Module, name: str, traced: Trace) -> str:
+def not_reached(model: nn.Module, name: str, traced: TracedPass) -> str:
     """Why a model cannot be observed: it ran, and our attention function was never called."""
     kind = getattr(getattr(model, "config", None), "model_type", None) or type(model).__name__
     own = sorted({type(model.get_submodule(path)).__name__ for path in traced.other_attention if path})
@@ -169,7 +171,7 @@ def not_reached(model: nn.Module, name: str, traced: Trace) -> str:
 
 def notes_on(
     model: nn.Module,
-    traced: Trace,
+    traced: TracedPass,
     inputs: Mapping[str, Tensor],
     outputs: Mapping[str, OutputPath],
     paths: Mapping[str, str],
@@ -211,7 +213,7 @@ WINDOWED = (
 POST_NORM = "a norm lies between W_O and the residual stream of {sites}; head parts are before it"
 
 
-def _not_run(model: nn.Module, traced: Trace, sites: set[str]) -> list[str]:
+def _not_run(model: nn.Module, traced: TracedPass, sites: set[str]) -> list[str]:
     """Sub-models that took no part in the pass: the vision tower of a model that was given text alone."""
     from transformers import PreTrainedModel
 

@@ -66,7 +66,7 @@ class HeadsOutput:
 
 
 @dataclass(eq=False, repr=False)
-class Source(Node):
+class SourceNode(Node):
     """A tensor that joins the stream as a whole; of a site with a known W_O, the heads' parts."""
 
     value: Tensor | None
@@ -131,11 +131,15 @@ class Mark:
     """Whether it begins a stream: embeddings, patches, and floating-point inputs."""
 
 
-def _z_of(plan: _Plan) -> frozenset[str]:
-    """The calls whose z an operation carries on; none where it is added to something else that depends on the text."""
-    carried = [slot.node for slot in _slots(plan.slots) if slot.carried and slot.node is not None]
-    alone = all(node.z for node in carried if node.dynamic)
-    return frozenset().union(*(node.z for node in carried)) if alone or plan.name in ARRANGE else frozenset()
+def _z_of(plan: _Plan, held: bool) -> frozenset[str]:
+    """The calls whose z this still is; none where it was added to something else that depends on the text.
+
+    With ``held``, also where something acted on it that carries nothing on.
+    """
+    slots = [slot for slot in _slots(plan.slots) if slot.carried or (held and not plan.carries)]
+    nodes = [slot.node for slot in slots if slot.node is not None]
+    alone = all(node.z for node in nodes if node.dynamic)
+    return frozenset().union(*(node.z for node in nodes)) if alone or plan.name in ARRANGE else frozenset()
 
 
 def _slots(args: Any) -> Iterator[Slot]:
@@ -172,9 +176,11 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.order = 0
         self.joins: dict[torch.Size, Node] = {}
         """The latest sum of every shape outside readers: of the stream's shape, its end."""
+        self.reads: list[tuple[str, Node]] = []
+        """What matrices outside readers read of the stream, with their paths."""
         self.call = ""
         """The site that attended last."""
-        self._sources: dict[int, list[weakref.ref[Source]]] = {}
+        self._sources: dict[int, list[weakref.ref[SourceNode]]] = {}
 
     @property
     def path(self) -> str:
@@ -192,15 +198,20 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Mark a tensor that starts something new: z, or W_O's output with its heads."""
         node = None
         if heads is not None:
-            node = Source(value.shape, self.path, False, True, None, op, self.order, self.call, heads=heads)
+            node = SourceNode(value.shape, self.path, False, True, None, op, self.order, self.call, heads=heads)
         value._headscope = Mark(node, node is not None, True, op, self.path, False, self.order)  # type: ignore[attr-defined]
 
-    def mark_z(self, value: Tensor, call: str) -> Source:
+    def mark_z(self, value: Tensor, call: str) -> SourceNode:
         """Mark z of an attention call, so that it is carried to its W_O."""
         where = (value.shape, self.path, False, True)
-        node = Source(*where, value, "attention", self.order, self.call, z=frozenset((call,)))
+        node = SourceNode(*where, value, "attention", self.order, self.call, z=frozenset((call,)))
         value._headscope = Mark(node, True, True, "attention", self.path, False, self.order)  # type: ignore[attr-defined]
         return node
+
+    def z_in(self, value: Tensor) -> Node | None:
+        """The node of a tensor that is z, arranged, gated, normed, or changed."""
+        mark = mark_of(value)
+        return mark.node if mark is not None and mark.node is not None and mark.node.z else None
 
     def node_of(self, value: Tensor) -> Node | None:
         """The node that a tensor carries, if it does."""
@@ -251,7 +262,9 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func is None or name in STARTS or not (known or joins):
             return self._leaf(name, args, floats, dynamic)
         carried = self._carried(name, args, floats)
-        if name in MATRIX and not carried:
+        if name in MATRIX and not carried and not (self.only_z and name in ("bmm", "baddbmm")):
+            nodes = (mark.node for _, mark in floats if mark is not None and mark.carried and mark.node is not None)
+            self.reads += [(self.path, node) for node in nodes if not self.only_z]
             return self._leaf(name, args, floats, dynamic)
         given = (None, *args[1:]) if name == "copy" else args
         slots = tuple(self._slot(arg, carried) for arg in given)
@@ -273,7 +286,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
             node = Op(
                 made.shape, self.path, self.in_site, plan.dynamic, plan.name, plan.func, plan.slots, kwargs,
                 place if isinstance(out, (tuple, list)) else None, self.order, carries,
-                outs[-1] if plan.name in NORM and carries else None, z=_z_of(plan) if carries else frozenset(),
+                outs[-1] if plan.name in NORM and carries else None, z=_z_of(plan, self.only_z),
             )  # fmt: skip
             mark = Mark(node, carries, plan.dynamic, plan.name, self.path, plan.in_site, self.order)
             node.made = weakref.ref(made)
@@ -354,7 +367,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
             node = self._source(arg, mark, node)
         return Slot(node, None, True, arg.shape)
 
-    def _source(self, value: Tensor, mark: Mark | None, origin: Node | None) -> Source:
+    def _source(self, value: Tensor, mark: Mark | None, origin: Node | None) -> SourceNode:
         """Wrap a tensor that joins the stream; the same tensor gives the same source while anything holds it."""
         held = self._sources.setdefault(_memory(value), [])
         held[:] = [ref for ref in held if ref() is not None]
@@ -365,7 +378,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if mark is None:
             mark = Mark(None, False, False, "parameter", self.path, self.in_site, self.order)
         where = (value.shape, mark.path, mark.in_site, mark.dynamic)
-        made = Source(*where, value, mark.op, mark.born, self.call, mark.expert, origin=origin)
+        made = SourceNode(*where, value, mark.op, mark.born, self.call, mark.expert, origin=origin)
         held.append(weakref.ref(made))
         return made
 
@@ -408,7 +421,7 @@ def _affine(name: str, func: Any, slots: tuple[Any, ...], tape: Tape) -> tuple[A
         return func, slots
     carried = isinstance(slots[0], Slot) and slots[0].carried
     number = torch.tensor(float(slots[1]))
-    source = Source(number.shape, tape.path, tape.in_site, False, number, "number", tape.order) if carried else None
+    source = SourceNode(number.shape, tape.path, tape.in_site, False, number, "number", tape.order) if carried else None
     slot = Slot(source, None if carried else number, carried, number.shape)
     tensors = getattr(torch.ops.aten, name).Tensor
     return lambda one, other, alpha=1: tensors(one, other, alpha=alpha), (slots[0], slot, *slots[2:])

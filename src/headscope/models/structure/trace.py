@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from headscope.attention.observer import Call, observing, plain
 from headscope.models.huggingface.attention import AttentionCall, tracer
-from headscope.models.structure.tape import Node, Source, Tape
+from headscope.models.structure.tape import Node, SourceNode, Tape
 
 
 @dataclass
@@ -27,7 +27,7 @@ class TracedCall:
     path: str
     times: int
     attention: AttentionCall
-    z: Source
+    z: SourceNode
     matrix: str | None = None
     """The path of the first matrix of weights that took z, perhaps gated or normed: W_O."""
     x: Node | None = None
@@ -45,7 +45,7 @@ class LeafCall:
 
 
 @dataclass
-class Trace:
+class TracedPass:
     """What one forward pass showed."""
 
     calls: list[TracedCall] = field(default_factory=list)
@@ -91,7 +91,7 @@ def hooked(modules: Iterable[nn.Module], *, before: Any = None, after: Any = Non
         yield
 
 
-def trace(model: nn.Module, inputs: Mapping[str, Tensor], **arguments: Any) -> Trace:
+def trace(model: nn.Module, inputs: Mapping[str, Tensor], **arguments: Any) -> TracedPass:
     """Run the model once and trace it. Our attention function must be installed."""
     run = _Tracer(model)
     for value in (*inputs.values(), *arguments.values()):
@@ -113,7 +113,7 @@ class _Tracer:
     """Fills a trace from attention calls and module hooks."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.trace = Trace()
+        self.trace = TracedPass()
         self.paths = {id(module): path for path, module in model.named_modules()}
         self.tape = Tape(only_z=True)
         self.calls_before: list[int] = []
@@ -130,7 +130,7 @@ class _Tracer:
         self.tape.stack.append(self.paths[id(module)])
         self.calls_before.append(len(self.trace.calls))
         first = _first_tensor((args, kwargs)) if is_matrix(module) else None
-        node = None if first is None else self.tape.node_of(first)
+        node = None if first is None else self.tape.z_in(first)
         for number in () if node is None else node.z:
             call = self.trace.calls[int(number)]
             if call.matrix is None:

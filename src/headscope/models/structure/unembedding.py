@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from headscope.errors import ModelError
 from headscope.models.protocol import Unembedding
-from headscope.models.structure.trace import LeafCall, Trace, is_matrix
+from headscope.models.structure.trace import LeafCall, TracedPass, is_matrix
 from headscope.models.structure.weights import weight_and_bias
 
 NO_NORM = "no norm stands before W_U"
@@ -43,7 +44,7 @@ class UnembeddingPath:
         return Unembedding(self.norm, scaled, bias, self.note, caps=CAPPED in self.note)
 
 
-def find_unembedding(model: nn.Module, traced: Trace, logits: Tensor | None) -> UnembeddingPath:
+def find_unembedding(model: nn.Module, traced: TracedPass, logits: Tensor | None) -> UnembeddingPath:
     """Follow W_U's input back to the final norm, and the norm's input back to the residual stream."""
     matrix = _output_matrix(model)
     used = next((leaf for leaf in reversed(traced.leaves) if leaf.module is matrix), None)
@@ -87,7 +88,7 @@ def _output_matrix(model: nn.Module) -> nn.Module | None:
     return found if isinstance(found, nn.Module) else None
 
 
-def _norm_before(used: LeafCall, traced: Trace) -> tuple[LeafCall | None, float]:
+def _norm_before(used: LeafCall, traced: TracedPass) -> tuple[LeafCall | None, float]:
     """The leaf whose output is W_U's input, itself or multiplied by one number (T5 divides by √d_model)."""
     for leaf in reversed(traced.leaves):
         unchanged = leaf.output.data_ptr() == leaf.input.data_ptr()
@@ -131,8 +132,46 @@ def _bends(a: Tensor, b: Tensor, eps: float) -> bool:
     return abs(above) < (1 - eps) * abs(below)
 
 
-def _is_residual(state: Tensor, traced: Trace) -> bool:
+def _is_residual(state: Tensor, traced: TracedPass) -> bool:
     return any(
         block.shape == state.shape and (block.data_ptr() == state.data_ptr() or torch.equal(block, state))
         for block in traced.blocks
     )
+
+
+def through_frozen_norm(
+    norm: torch.nn.Module | None, at: Float[Tensor, " d_model"], directions: Float[Tensor, "... d_model"]
+) -> Float[Tensor, "... d_model"]:
+    """Pull directions back through a norm whose scale is held."""
+    gain, centred = frozen_norm(norm, at)
+    reading = gain.to(directions.device) * directions
+    return reading - reading.mean(-1, keepdim=True) if centred else reading
+
+
+def frozen_norm(
+    norm: torch.nn.Module | None, residual: Float[Tensor, " d_model"]
+) -> tuple[Float[Tensor, " d_model"], bool]:
+    """The final norm as what it is at this residual: a gain for each entry, and whether it takes the mean away.
+
+    Found by trying it, so that it holds for RMSNorm and LayerNorm under any name and however the gain is stored.
+    """
+    residual = residual.float()
+    if norm is None:
+        return torch.ones_like(residual), False
+    parameter = next(norm.parameters(), residual)
+
+    def apply(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            normed: Tensor = norm(x.to(parameter)[None, None])
+        return normed[0, 0].float()
+
+    at_zero = apply(torch.zeros_like(residual))
+    shift = residual.std().clamp(min=1e-6) * 10
+    centred = bool(torch.allclose(apply(residual + shift), apply(residual), rtol=1e-2, atol=1e-2))
+    signs = torch.ones_like(residual)
+    signs[1::2] = -1
+    gain = (apply(signs) - at_zero) / (signs - signs.mean() if centred else signs)
+    inner = residual - residual.mean() if centred else residual
+    scaled = inner * gain
+    size = ((apply(residual) - at_zero) @ scaled) / (scaled @ scaled).clamp(min=1e-12)
+    return gain * size, centred

@@ -7,9 +7,10 @@ on head h alone it is local to the head (a gate, a norm of each head), else it m
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -18,8 +19,8 @@ from torch import Tensor, nn
 from headscope.errors import ModelError
 from headscope.models.protocol import HeadSum, OutputWeight
 from headscope.models.structure.carry import Route, recompute
-from headscope.models.structure.tape import ARRANGE, Node, Source
-from headscope.models.structure.trace import Trace, is_matrix
+from headscope.models.structure.tape import ARRANGE, Node, SourceNode
+from headscope.models.structure.trace import TracedPass, is_matrix
 
 Layout = Literal["batch first", "query first", "other"]
 
@@ -39,7 +40,7 @@ class OutputPath:
     """Whether W_O's input is z itself, so that z alone determines it."""
 
 
-def find_output_paths(traced: Trace) -> list[OutputPath]:
+def find_output_paths(traced: TracedPass) -> list[OutputPath]:
     """Where z goes, for each attention call of the trace. Later calls of a module go where its first one went."""
     found: dict[str, OutputPath] = {}
     paths = []
@@ -51,7 +52,7 @@ def find_output_paths(traced: Trace) -> list[OutputPath]:
     return [replace(path, post_norm=norms.get(path.matrix or "")) for path in paths]
 
 
-def _post_norms(matrices: set[str], traced: Trace) -> dict[str, str]:
+def _post_norms(matrices: set[str], traced: TracedPass) -> dict[str, str]:
     """For each W_O, the leaf that took its output and changed it without being a matrix: a norm after attention."""
     made = {leaf.output.data_ptr(): leaf.path for leaf in traced.leaves if leaf.path in matrices}
     found: dict[str, str] = {}
@@ -68,37 +69,54 @@ MIXED = "a norm over all heads, or a sum of several, lies between z and W_O; hea
 SEVERAL = "several attention calls are joined before W_O"
 
 
-def _output_path(matrix: str, z: Source, x: Node) -> OutputPath | None:
+class Heads(NamedTuple):
+    """Where the heads are in a z: its sizes ``batch, query, head, d_value``, and how they become its own axes."""
+
+    shape: tuple[int, ...]
+    from_heads: Callable[[Tensor], Tensor] = lambda z: z
+    channels_last: Callable[[Tensor], Tensor] = lambda x: x
+    """Brings the input of W_O to channels last."""
+
+
+def _output_path(matrix: str, z: SourceNode, x: Node) -> OutputPath | None:
     """How W_O's input ``x`` comes from z ``[batch, query, head, d_value]``; None where it is not by head at all."""
-    batch, n_query, n_heads, d_value = z.shape
-    if x.shape[-1] != n_heads * d_value:
+    how = how_heads_reach(z, x, Heads(tuple(z.shape)))
+    return None if how is None else OutputPath(matrix, *how, direct=how[0] == "exact" and how[2] == "batch first")
+
+
+def how_heads_reach(z: SourceNode, x: Node, heads: Heads) -> tuple[HeadSum, str, Layout] | None:
+    """How the input of W_O comes from z, the reason, and the order of its rows; None where not by head at all."""
+    batch, n_query, n_heads, d_value = heads.shape
+    size = heads.channels_last(torch.empty(x.shape, device="meta")).shape
+    if size[-1] != n_heads * d_value:
         return None
-    layout = _rows(z, x)
-    if layout is not None:
-        return OutputPath(matrix, "exact", SEVERAL if layout == "other" else "", layout, direct=layout == "batch first")
-    layout = "other"
-    if tuple(x.shape[:2]) == (batch, n_query) or (len(x.shape) == 2 and x.shape[0] == batch * n_query):
+    exact = _rows(z, x, heads)
+    if exact is not None:
+        return "exact", SEVERAL if exact == "other" else "", exact
+    layout: Layout = "other"
+    if tuple(size[:2]) == (batch, n_query) or (len(size) == 2 and size[0] == batch * n_query):
         layout = "batch first"
-    elif tuple(x.shape[:2]) == (n_query, batch):
+    elif tuple(size[:2]) == (n_query, batch):
         layout = "query first"
-    reached = [_reached(z, x, head) for head in range(n_heads)]
+    reached = [_reached(z, x, heads, head) for head in range(n_heads)]
     if not all(bool(channels.any()) for channels in reached):
         return None
-    owner = torch.arange(n_heads).repeat_interleave(d_value)
+    owner = torch.arange(n_heads, device=reached[0].device).repeat_interleave(d_value)
     local = all(bool((owner[channels] == head).all()) for head, channels in enumerate(reached))
-    return OutputPath(matrix, "head-local", LOCAL, layout) if local else OutputPath(matrix, "mixed", MIXED, layout)
+    return ("head-local", LOCAL, layout) if local else ("mixed", MIXED, layout)
 
 
-def _rows(z: Source, x: Node) -> Layout | None:
+def _rows(z: SourceNode, x: Node, heads: Heads) -> Layout | None:
     """The order of z's rows in x, where x is z itself, arranged: the numbers of z's cells are carried to it."""
     route = Route(x)
     if any(op.name not in ARRANGE for op in route.ops):
         return None
-    (batch, n_query), width = z.shape[:2], x.shape[-1]
-    made = route.carry(z, torch.arange(1.0, z.shape.numel() + 1, dtype=torch.float64).view(z.shape))
+    batch, n_query, n_heads, d_value = heads.shape
+    width = n_heads * d_value
+    made = route.carry(z, heads.from_heads(cell_numbers(z).view(heads.shape)))
     if made is None:
         return None
-    cells = made.reshape(-1, width).long() - 1
+    cells = heads.channels_last(made).reshape(-1, width).long().cpu() - 1
     cells = cells[(cells >= 0).all(1)]
     number = cells[:, 0] // width
     if not len(cells) or not torch.equal(cells, number[:, None] * width + torch.arange(width)):
@@ -109,14 +127,23 @@ def _rows(z: Source, x: Node) -> Layout | None:
     return "query first" if torch.equal(number, rows.view(batch, n_query).T.flatten()) else "other"
 
 
-def _reached(z: Source, x: Node, head: int) -> Bool[Tensor, " all"]:
+def cell_numbers(z: SourceNode) -> Float[Tensor, " cell"]:
+    """A number for each cell of z, from one; float32 holds whole numbers up to 2**24."""
+    assert z.value is not None
+    count = z.shape.numel()
+    dtype = torch.float32 if count < 2**24 else torch.float64
+    return torch.arange(1.0, count + 1, dtype=dtype, device=z.value.device)
+
+
+def _reached(z: SourceNode, x: Node, heads: Heads, head: int) -> Bool[Tensor, " all"]:
     """The channels of x that one head's z changes, with gates and norms computed again."""
     assert z.value is not None
-    changed = z.value.clone()
-    changed[:, :, head] = torch.randn(changed[:, :, head].shape, generator=torch.Generator().manual_seed(0)).to(changed)
-    given: tuple[dict[Node, Tensor], ...] = ({z: z.value}, {z: changed})
-    before, after = (recompute(x, each).reshape(-1, x.shape[-1]) for each in given)
-    return (before != after).any(0)
+    own = torch.zeros(heads.shape)
+    own[:, :, head] = torch.randn(own[:, :, head].shape, generator=torch.Generator().manual_seed(0))
+    change = heads.from_heads(own).to(z.value)
+    given: tuple[dict[Node, Tensor], ...] = ({z: z.value}, {z: torch.where(change != 0, change, z.value)})
+    before, after = (heads.channels_last(recompute(x, each)) for each in given)
+    return (before != after).reshape(-1, before.shape[-1]).any(0)
 
 
 def weight_by_head(model: nn.Module, path: OutputPath, n_heads: int, site: str) -> OutputWeight:

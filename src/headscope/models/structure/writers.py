@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from headscope.errors import ModelError
 from headscope.models.structure.carry import Route
-from headscope.models.structure.tape import Node, Op, Source, Tape
+from headscope.models.structure.tape import Node, Op, SourceNode, Tape
 
 Side = str
 SIDES: tuple[Side, ...] = ("q", "k", "v")
@@ -29,7 +29,7 @@ class Writer:
 
     name: str
     kind: Kind
-    sources: tuple[tuple[Source, int | None], ...]
+    sources: tuple[tuple[SourceNode, int | None], ...]
     layer: str | None = None
     expert: int | None = None
 
@@ -40,6 +40,8 @@ class SiteReads:
 
     nodes: dict[Side, Node] = field(default_factory=dict)
     refused: dict[Side, str] = field(default_factory=dict)
+    made: dict[Side, Node] = field(default_factory=dict)
+    """Where q, k and v come from, whether or not what was written is carried there."""
 
 
 @dataclass
@@ -48,6 +50,8 @@ class RecordedStream:
 
     sites: dict[str, SiteReads] = field(default_factory=dict)
     final: Node | None = None
+    logits: Tensor | None = None
+    """Of a pass that did not end before them."""
     roots: list[Node] = field(default_factory=list)
     layers: Mapping[str, str] = field(default_factory=dict)
     """The name of each layer, by the path of its module."""
@@ -91,7 +95,7 @@ class RecordedStream:
                 named[writer.name] = Writer(writer.name, writer.kind, joined, writer.layer, writer.expert)
         return list(named.values())
 
-    def _of_source(self, source: Source, route: Route, stream: set[Node] | None) -> Iterator[Writer]:
+    def _of_source(self, source: SourceNode, route: Route, stream: set[Node] | None) -> Iterator[Writer]:
         if source.heads is not None:
             own = source.heads.site
             for head in range(source.heads.n_heads):
@@ -119,7 +123,7 @@ class RecordedStream:
             kind = "mlp" if layer in self._single else child
             yield Writer(f"{kind} {layer}{expert}", "mlp", whole, layer, source.expert)
 
-    def _place(self, source: Source) -> tuple[str | None, str]:
+    def _place(self, source: SourceNode) -> tuple[str | None, str]:
         """The layer that made a source, with its call where it runs several times, and the part of the layer."""
         prefix = next((p for p in self.layers if source.path == p or source.path.startswith(p + ".")), None)
         if prefix is None:
@@ -147,12 +151,12 @@ def ancestors(nodes: list[Node]) -> set[Node]:
     return seen
 
 
-def _differs_by_position(source: Source) -> bool:
+def _differs_by_position(source: SourceNode) -> bool:
     value = source.value
     return value is not None and value.ndim > 1 and not torch.equal(value[..., :1, :].expand_as(value), value)
 
 
-def _users(route: Route, source: Source) -> list[Op]:
+def _users(route: Route, source: SourceNode) -> list[Op]:
     return [op for op in route.ops if any(parent is source for parent in op.parents)]
 
 

@@ -22,7 +22,7 @@ MIN_MEAN_TOKENS = 96
 """Pieces shorter than this on average are cheaper behind a mask than in calls of their own."""
 
 
-class Block(NamedTuple):
+class DocumentBlock(NamedTuple):
     """Columns ``start:stop`` of some rows, which attend only among themselves."""
 
     rows: tuple[int, ...]
@@ -40,7 +40,7 @@ class Block(NamedTuple):
 class DocumentSplit:
     """How the rows of one batch are split into blocks that do not attend to one another."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[DocumentBlock, ...]
     piece_ids: Int[Tensor, "row position"]
     separate_calls: bool
 
@@ -49,21 +49,21 @@ class DocumentSplit:
         same_columns: dict[tuple[int, int], list[int]] = {}
         for piece in rows.pieces:
             same_columns.setdefault((piece.start, piece.stop), []).append(piece.row)
-        blocks = tuple(Block(tuple(at), start, stop) for (start, stop), at in sorted(same_columns.items()))
+        blocks = tuple(DocumentBlock(tuple(at), start, stop) for (start, stop), at in sorted(same_columns.items()))
         return cls(blocks, rows.piece_ids(), rows.n_tokens >= MIN_MEAN_TOKENS * len(rows.pieces))
 
-    def calls(self, call: Call) -> Iterator[tuple[Block, Call]]:
+    def calls(self, call: Call) -> Iterator[tuple[DocumentBlock, Call]]:
         """Split an attention call into calls in which no query sees another piece."""
         if self.separate_calls and _depends_on_distance_only(call):
             for block in self.blocks:
                 yield block, _inside(call, block)
         else:
-            whole = Block(tuple(range(call.q.shape[0])), 0, call.q.shape[2])
+            whole = DocumentBlock(tuple(range(call.q.shape[0])), 0, call.q.shape[2])
             mask = call.scores.mask & documents(self.piece_ids.to(call.q.device))
             yield whole, replace(call, scores=replace(call.scores, mask=mask))
 
 
-def is_whole_call(block: Block, call: Call) -> bool:
+def is_whole_call(block: DocumentBlock, call: Call) -> bool:
     return len(block.rows) == call.q.shape[0] and (block.start, block.stop) == (0, call.q.shape[2])
 
 
@@ -74,7 +74,7 @@ def _depends_on_distance_only(call: Call) -> bool:
     return known_masks and (scores.bias is None or isinstance(scores.bias, Alibi | Relative))
 
 
-def _inside(call: Call, block: Block) -> Call:
+def _inside(call: Call, block: DocumentBlock) -> Call:
     """The call restricted to a block. A document mask is dropped: the block is inside one document."""
     kept = Mask(tuple(part for part in call.scores.mask.parts if not isinstance(part, Documents)))
     scores = replace(call.scores, mask=kept)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -17,7 +18,6 @@ from typing import Any, NamedTuple
 from headscope.errors import InputError
 from headscope.names import writable
 from headscope.scan.corpus.file_formats import UnreadableError, decode, json_texts, parquet_texts, split_passages
-from headscope.scan.corpus.file_hashes import FileHashes, is_stream
 
 COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
@@ -41,7 +41,7 @@ class Corpus:
         self.source, self.field, self.lines, self.broken = source, field, lines, broken
         self.problems: list[str] = []
         self.n_documents = 0
-        self._files = find_files(source)
+        self._files = _find_files(source)
 
     def identity(self, hashes: FileHashes, advance: Callable[[int], None]) -> list[dict[str, Any]]:
         """What this corpus is, for the recipe: hashes of files and of texts given as a list, a dataset's fingerprint.
@@ -49,12 +49,14 @@ class Corpus:
         Without any of them (``known_by_reading``), a corpus is known only by what was read.
         """
         if self._files is not None:
-            regular = [path for path in self._files if not is_stream(path)]
-            digests = dict(zip(regular, hashes.sha256(regular, advance), strict=True))
             return [
-                {"file": writable(path.name), "bytes": path.stat().st_size, "sha256": digests[path]}
-                if path in digests
-                else {"stream": "a pipe"}
+                {"stream": "a pipe"}
+                if is_stream(path)
+                else {
+                    "file": writable(path.name),
+                    "bytes": path.stat().st_size,
+                    "sha256": hashes.sha256(path, advance),
+                }
                 for path in self._files
             ]
         if self.source == "-":
@@ -161,12 +163,12 @@ def _hash_texts(texts: Sequence[str]) -> str:
     return hashlib.sha256("\0".join([*lengths, *texts]).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def find_files(source: Any) -> list[Path] | None:
+def _find_files(source: Any) -> list[Path] | None:
     """The files that a source names, sorted; None for standard input and for iterables of texts."""
     if isinstance(source, Sequence) and source and all(isinstance(item, Path) for item in source):
         if Path("-") in source:
             raise InputError(f"- is standard input, and a corpus of its own; leave out the {len(source) - 1} others")
-        return [path for item in source for path in find_files(item) or []]
+        return [path for item in source for path in _find_files(item) or []]
     if not isinstance(source, str | Path):
         _check_iterable_of_texts(source)
         return None
@@ -204,3 +206,48 @@ def _hidden(path: Path) -> bool:
 def _short(source: Any) -> str:
     text = str(source)
     return text if len(text) <= 80 else text[:77] + "…"
+
+
+CHUNK_BYTES = 2**20
+
+Stamp = tuple[int, int, int, int, int]
+"""Size, times of the last change of content and of entry, device and inode."""
+
+
+class FileHashes:
+    """Hashes of files, and what these looked like when they were hashed."""
+
+    def __init__(self) -> None:
+        self._stamps: dict[Path, Stamp] = {}
+
+    def sha256(self, path: Path, advance: Callable[[int], None]) -> str:
+        """Hash this file. ``advance`` is called with bytes read."""
+        self._stamps[path] = _stamp(path)
+        digest = hashlib.sha256()
+        try:
+            with path.open("rb") as file:
+                while chunk := file.read(CHUNK_BYTES):
+                    digest.update(chunk)
+                    advance(len(chunk))
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror}); give another corpus") from error
+        return digest.hexdigest()
+
+    def check_unchanged(self) -> None:
+        """Refuse files that changed since they were hashed."""
+        for path, stamp in self._stamps.items():
+            if _stamp(path) != stamp:
+                raise InputError(f"{path} changed while it was read; scan again when nothing writes to it")
+
+
+def is_stream(path: Path) -> bool:
+    """Whether a path is a pipe or device, which can be read only once."""
+    return not stat.S_ISREG(path.stat().st_mode)
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); give another corpus") from error
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_dev, found.st_ino

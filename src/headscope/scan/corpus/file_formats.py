@@ -22,7 +22,7 @@ MAX_COLUMN_BYTES, MOST_COMPRESSED = 2**26, 500
 
 
 @runtime_checkable
-class Readable(Protocol):
+class _Readable(Protocol):
     """A binary stream."""
 
     def read(self, size: int, /) -> bytes: ...
@@ -33,7 +33,7 @@ class UnreadableError(Exception):
     """A part of a corpus that cannot be read. The message continues after the file's name."""
 
 
-def decode(source: Path | Readable) -> Iterator[str]:
+def decode(source: Path | _Readable) -> Iterator[str]:
     """Yield the text of a UTF-8 file or stream. Text before an undecodable byte is yielded before the error."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     line = 1
@@ -58,7 +58,7 @@ def _decode_chunk(decoder: codecs.IncrementalDecoder, chunk: bytes) -> tuple[str
         return text, f"byte 0x{error.object[error.start]:02x} is not UTF-8; save the file as UTF-8"
 
 
-def _decompressed(source: Path | Readable) -> Iterator[bytes]:
+def _decompressed(source: Path | _Readable) -> Iterator[bytes]:
     """Yield the decompressed bytes of a file, then an empty chunk."""
     try:
         stream = _open(source) if isinstance(source, Path) else source
@@ -77,14 +77,14 @@ def _decompressed(source: Path | Readable) -> Iterator[bytes]:
     yield b""
 
 
-def _open(path: Path) -> Readable:
+def _open(path: Path) -> _Readable:
     if path.suffix == ".zst":
         import pyarrow as pa
 
-        stream: Readable = pa.CompressedInputStream(pa.OSFile(str(path)), "zstd")
+        stream: _Readable = pa.CompressedInputStream(pa.OSFile(str(path)), "zstd")
         return stream
     openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-    opened: Readable = openers.get(path.suffix, Path.open)(path, "rb")
+    opened: _Readable = openers.get(path.suffix, Path.open)(path, "rb")
     return opened
 
 

@@ -41,7 +41,7 @@ class Piece(NamedTuple):
     offset: int
 
 
-class PlacedRows(NamedTuple):
+class _PlacedRows(NamedTuple):
     """Rows on a device: token ids, positions within pieces, and the piece of each token."""
 
     ids: Int[Tensor, "row position"]
@@ -82,14 +82,16 @@ class PackedRows:
         """The index of the piece that each token belongs to; −1 for padding."""
         return self._places[1]
 
-    def on(self, device: torch.device) -> PlacedRows:
+    def on(self, device: torch.device) -> _PlacedRows:
         """The rows on a device, copied there once and without waiting for what it has to do before."""
         if device not in self._copies:
-            self._copies[device] = PlacedRows(*without_waiting(torch.stack((self.ids, *self._places)), device).unbind())
+            self._copies[device] = _PlacedRows(
+                *without_waiting(torch.stack((self.ids, *self._places)), device).unbind()
+            )
         return self._copies[device]
 
     @cached_property
-    def _copies(self) -> dict[torch.device, PlacedRows]:
+    def _copies(self) -> dict[torch.device, _PlacedRows]:
         return {}
 
     @cached_property

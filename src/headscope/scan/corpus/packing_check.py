@@ -17,7 +17,8 @@ from torch import Tensor
 
 from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
-from headscope.models.inputs.dummy_inputs import device_of, tokens
+from headscope.models.inputs.dummy_inputs import tokens
+from headscope.models.modes import device_of
 from headscope.models.protocol import OpenModel
 from headscope.scan.corpus.document_split import DocumentSplit, is_whole_call
 from headscope.scan.corpus.packing import MIN_TOKENS, PackedRows, Piece, RowFormat
@@ -38,7 +39,7 @@ TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 2e-2, torc
 
 def choose_row_format(model: OpenModel, context: int) -> RowFormat:
     """Find the row format that packs most densely without changing the logits, with a few forward passes."""
-    before, after = added_tokens(model)
+    before, after = _added_tokens(model)
     alone = RowFormat(context, before, after, share_rows=False)
     if alone.document_tokens < MIN_TOKENS:
         raise InputError(
@@ -51,7 +52,7 @@ def choose_row_format(model: OpenModel, context: int) -> RowFormat:
     return next((each for each in formats if _keeps_logits(model, each)), replace(alone, pads_rows=False))
 
 
-def added_tokens(model: OpenModel) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _added_tokens(model: OpenModel) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The special tokens that the tokenizer adds before and after a text."""
     whole = [token.id for token in model.prepare(SAMPLES[0]).tokens]
     bare = model.processor.token_ids(SAMPLES[0])

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from headscope.errors import InputError
-from headscope.models.inputs.dummy_inputs import device_of
+from headscope.models.modes import device_of
 from headscope.models.protocol import OpenModel
-from headscope.scan.corpus.documents import Corpus, Passage
-from headscope.scan.corpus.file_hashes import FileHashes
+from headscope.scan.corpus.documents import Corpus, FileHashes, Passage
 from headscope.scan.corpus.packing import MIN_TOKENS, PackedRows, RowFormat, pack
 from headscope.scan.measure import Advance
 from headscope.scan.options import ScanOptions
@@ -33,7 +32,7 @@ AHEAD = 4
 
 
 @dataclass(frozen=True)
-class Source:
+class CorpusSource:
     """A corpus, and how it becomes rows for a model."""
 
     model: OpenModel
@@ -92,10 +91,12 @@ class Source:
             yield held
 
 
-class Reader:
+class CorpusReader:
     """Writes the rows of a corpus into a scan's folder. ``packing`` is there when all have been written."""
 
-    def __init__(self, folder: ScanFolder, source: Source, hashes: FileHashes, packing: Packing | None = None) -> None:
+    def __init__(
+        self, folder: ScanFolder, source: CorpusSource, hashes: FileHashes, packing: Packing | None = None
+    ) -> None:
         self.folder, self.source, self._hashes, self.packing = folder, source, hashes, packing
         self._n_before = 0
 

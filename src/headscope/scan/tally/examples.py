@@ -17,7 +17,7 @@ WINDOW = BEFORE + 1 + AFTER
 NO_TOKEN = -1
 
 
-class Example(NamedTuple):
+class _Example(NamedTuple):
     """One query of one head: its score, where it is, the key it attends to most, and the tokens around it."""
 
     score: float
@@ -44,10 +44,10 @@ class TopExamples:
         tokens = torch.full((*shape, WINDOW), NO_TOKEN, dtype=torch.int32)
         return cls(torch.full(shape, -1.0), document, position, key, tokens)
 
-    def of(self, question: int, head: int) -> list[Example]:
+    def of(self, question: int, head: int) -> list[_Example]:
         """The examples of one head, strongest first."""
         parts = [part[question, head].tolist() for part in self._parts()]
-        return [Example(*one) for one in zip(*parts, strict=True) if one[1] >= 0]
+        return [_Example(*one) for one in zip(*parts, strict=True) if one[1] >= 0]
 
     def merge(self, other: TopExamples) -> TopExamples:
         """The strongest of both. Equal scores are ordered by position, so the order of merging does not matter."""

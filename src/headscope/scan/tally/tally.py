@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -19,7 +18,6 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.files import parse_json
 from headscope.heads.bootstrap import percentile_interval, poisson_weights
 from headscope.names import Head
 from headscope.scan.corpus.packing import PackedRows
@@ -30,7 +28,7 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class TallyLayout:
     """The axes of a tally. Tallies of equal layouts can be merged."""
 
     sites: tuple[tuple[str, int], ...]
@@ -53,19 +51,6 @@ class Layout:
     def heads(self) -> list[Head]:
         return [Head(site, index) for site, n_heads in self.sites for index in range(n_heads)]
 
-    def refuse_lies(self) -> None:
-        """Refuse axes that no scan writes."""
-        counts = {"context": self.context, "replicates": self.replicates, "examples": self.examples, "seed": self.seed}
-        counts |= {f"site {site}": heads for site, heads in self.sites}
-        wrong = [f"{name}={value!r}" for name, value in counts.items() if type(value) is not int or value < 0]
-        names = [*(site for site, _ in self.sites), *self.quantities]
-        wrong += [f"the name {name!r}" for name in names if not isinstance(name, str)]
-        wrong += [f"{name!r} twice" for name, times in Counter(map(str, names)).items() if times > 1]
-        if self.nulls and len(self.nulls) != len(self.questions):
-            wrong.append(f"{len(self.nulls)} nulls of {len(self.questions)} questions")
-        if wrong:
-            raise InputError(f"a tally with {', '.join(wrong[:3])}; it is damaged: scan again")
-
 
 @dataclass
 class Tally:
@@ -74,7 +59,7 @@ class Tally:
     The tensors are stored under these names; those of the examples as ``best.…``.
     """
 
-    layout: Layout
+    layout: TallyLayout
     count: Int[Tensor, "quantity site"]
     sums: Float[Tensor, "quantity head"]
     squares: Float[Tensor, "quantity head"]
@@ -87,7 +72,7 @@ class Tally:
     examples: TopExamples
 
     @classmethod
-    def zero(cls, layout: Layout) -> Tally:
+    def zero(cls, layout: TallyLayout) -> Tally:
         q, h, s, r = len(layout.quantities), layout.n_heads, len(layout.sites), layout.replicates
         wide = torch.float64
         return cls(
@@ -146,8 +131,8 @@ class Tally:
     @classmethod
     def from_bytes(cls, data: bytes) -> Tally:
         arrays = load_tensors(data)
-        header = parse_json(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        about = parse_json(header["__metadata__"]["headscope"])
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        about = json.loads(header["__metadata__"]["headscope"])
         if about["schema_version"] != SCHEMA_VERSION:
             raise InputError(
                 f"a tally of schema version {about['schema_version']}; this headscope reads version {SCHEMA_VERSION}"
@@ -155,8 +140,7 @@ class Tally:
         layout = about["layout"]
         layout |= {"sites": tuple((site, heads) for site, heads in layout["sites"])}
         layout |= {key: tuple(layout[key]) for key in ("questions", "nulls")}
-        axes = Layout(**layout)
-        axes.refuse_lies()
+        axes = TallyLayout(**layout)
         with torch.device("meta"):
             expected = cls.zero(axes)
         for name, array in ({name: getattr(expected, name) for name in _ARRAYS} | expected.examples.arrays()).items():

@@ -17,7 +17,7 @@ from headscope.app.pages.attribution import AttributionRequest
 from headscope.app.pages.media.shown import ReceivedRequest
 from headscope.app.pages.media.upload import MediaRequest
 from headscope.app.pages.microscope import ForgottenLookError, LookRequest, Session
-from headscope.app.pages.predictions import Edge, PredictRequest
+from headscope.app.pages.predictions import HeadArrow, PredictRequest
 from headscope.app.pages.tiles import WeightsRequest
 from headscope.app.server import HOST, application
 from headscope.app.wire import unpack
@@ -84,7 +84,7 @@ def test_a_sound_has_its_waveform_and_the_decoders_words(whisper: Scope) -> None
 def test_heads_and_arrows_are_edited_as_in_a_text(whisper: Scope) -> None:
     session = Session(whisper)
     found, _ = session.look_media(MediaRequest(data=wav_base64(), text="the horse"))
-    cut = Edge(head="decoder.1.cross.2", query=2, key=7)
+    cut = HeadArrow(head="decoder.1.cross.2", query=2, key=7)
     told = session.predict(PredictRequest(look=found.look, position=2, off=["decoder.0.cross.1"], cuts=[cut]))
     assert told.kl is not None
     assert told.kl > 0

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.microscope import Session
 from headscope.app.server import worker as worker_module
-from headscope.app.server.worker import DISCONNECTED, Worker
+from headscope.app.server.worker import DISCONNECTED, RequestWorker
 
 LONG_WAIT = 60.0
 
@@ -40,11 +40,11 @@ class Connection:
 
 
 @pytest.fixture
-def worker(session: Session) -> Worker:
-    return Worker(ModelRegistry(session))
+def worker(session: Session) -> RequestWorker:
+    return RequestWorker(ModelRegistry(session))
 
 
-def test_a_request_of_a_client_that_has_gone_is_not_run(worker: Worker) -> None:
+def test_a_request_of_a_client_that_has_gone_is_not_run(worker: RequestWorker) -> None:
     async def leave_first() -> None:
         client, ran = Connection(), []
         client.send("http.disconnect")
@@ -57,7 +57,7 @@ def test_a_request_of_a_client_that_has_gone_is_not_run(worker: Worker) -> None:
 
 
 def test_a_client_has_so_many_requests_under_way_and_they_are_counted_down(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch
+    worker: RequestWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_module, "UNDER_WAY", 1)
 

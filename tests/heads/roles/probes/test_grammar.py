@@ -14,8 +14,8 @@ from headscope.heads.roles.probes.grammar import (
     NOUN_TO_MODIFIER,
     VERB_TO_SUBJECT,
     WORDS,
+    _fill,
     arcs,
-    fill,
 )
 
 GRAMMARS = {
@@ -86,6 +86,6 @@ def test_templates_are_taken_in_turn_and_seeds_repeat(name: str) -> None:
 
 def test_words_of_a_class_do_not_repeat_in_a_sentence() -> None:
     for seed in range(60):
-        arc = fill("{person} {person} {person} <q:verb> <t:person> <d:person>", random.Random(seed))
+        arc = _fill("{person} {person} {person} <q:verb> <t:person> <d:person>", random.Random(seed))
         people = [each for each in arc.text.removeprefix(LEAD).split() if each in WORDS["person"]]
         assert len(people) == len(set(people)) == 5

@@ -11,8 +11,9 @@ from headscope.attention.masks import causal
 from headscope.attention.observer import Call, attend
 from headscope.attention.scores import Scores
 from headscope.errors import InputError
+from headscope.heads.questions.head_scores import head_scores
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.heads.roles.probes.repeat_probe import RepeatProbe, head_scores
+from headscope.heads.roles.probes.repeat_probe import RepeatProbe
 from headscope.lab.train.gpt import GPT, GPTConfig
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import InputError
-from headscope.lab.teach.course import common_mistakes as mistakes
+from headscope.lab.teach.course import coding_exercise as mistakes
 from headscope.lab.teach.course.coding_exercise import CheckedGap, check_exercise, gaps, write_exercise
 
 SOLVED = {

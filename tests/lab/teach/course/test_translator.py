@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from headscope.lab.teach.course.translator import phrases, translator
+
+pytestmark = pytest.mark.slow
 
 
 def test_it_translates_phrases_that_it_has_not_seen() -> None:

@@ -26,7 +26,14 @@ def _compiled_part() -> nn.Module:
     return model
 
 
-@pytest.mark.parametrize("make", [_compiled_in_place, _compiled_part, lambda: torch.compile(Vit(), backend="eager")])
+@pytest.mark.parametrize(
+    "make",
+    [
+        _compiled_in_place,
+        pytest.param(_compiled_part, marks=pytest.mark.slow),
+        lambda: torch.compile(Vit(), backend="eager"),
+    ],
+)
 def test_a_compiled_module_runs_uncompiled_while_it_is_open(make: type[nn.Module]) -> None:
     torch.manual_seed(0)
     model = make()

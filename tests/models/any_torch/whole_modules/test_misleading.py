@@ -110,7 +110,7 @@ def test_a_site_that_fails_is_left_out_and_named() -> None:
 
     with headscope.load(Two(), inputs=_inputs()) as scope:
         assert list(scope.shape.sites) == ["good"]
-        assert any(note.startswith("not observed: bad: a head set to zero is not") for note in scope.notes)
+        assert any(note.startswith("not observed: bad: no matrix takes its heads") for note in scope.notes)
 
 
 def test_the_user_says_where_the_heads_are_and_the_check_decides() -> None:

@@ -50,39 +50,44 @@ export class PythonRunner {
   private runs = 0;
   private answer: ((ran: Ran) => void) | null = null;
   private waiting: { opened: () => void; prepared: () => void } | null = null;
+  private starting: Promise<boolean> | null = null; // Python, once it is ready; false where it was let go before
   private timer = 0;
 
   /** Run code; whatever ends it, there is an answer. The first run loads Python. */
   async run(code: string, begun: () => void): Promise<Ran> {
     const ended = new Promise<Ran>((resolve) => (this.answer = resolve));
     try {
-      if (!this.ready) await Promise.race([this.start(), ended]);
+      const ready = await Promise.race([(this.starting ??= this.start()), ended]);
+      if (ready === true && this.answer) {
+        begun();
+        this.runs += 1;
+        this.post({ code, run: this.runs });
+        this.limit(LIMITS.seconds * 1000, "time");
+      }
     } catch (error) {
-      this.finish({ output: String(error), cut: false, ended: "failed" });
-    }
-    if (this.ready && this.answer) {
-      begun();
-      this.runs += 1;
-      this.post({ code, run: this.runs });
-      this.limit(LIMITS.seconds * 1000, "time");
+      this.end("failed", String(error));
     }
     return ended;
   }
 
   /** Stop what runs, and let Python go with all its memory. */
   end(how: "stopped" | "time" | "failed" = "stopped", output = ""): void {
-    window.removeEventListener("message", this.hear);
-    this.frame?.remove();
-    [this.frame, this.ready, this.waiting] = [null, false, null];
+    this.close();
     this.finish({ output, cut: false, ended: how });
   }
 
-  private async start(): Promise<void> {
+  private close(): void {
+    window.removeEventListener("message", this.hear);
+    this.frame?.remove();
+    [this.frame, this.starting, this.waiting, this.ready] = [null, null, null, false];
+  }
+
+  private async start(): Promise<boolean> {
     const { worker, files } = await (loading ??= load().catch((error) => {
       loading = null;
       throw error;
     }));
-    if (!this.answer) return;
+    if (!this.starting) return false;
     this.limit(STARTING, "failed");
     const frame = document.createElement("iframe");
     frame.setAttribute("sandbox", "allow-scripts");
@@ -103,8 +108,10 @@ export class PythonRunner {
     });
     this.post({ start: worker, files, lock: LOCK });
     await prepared;
+    if (this.frame !== frame) return false;
     clearTimeout(this.timer);
     this.ready = true;
+    return true;
   }
 
   private post(message: unknown): void {
@@ -120,6 +127,9 @@ export class PythonRunner {
     else if (told.kind === "ran" && told.run === this.runs) {
       const output = String(told.output).slice(0, LIMITS.output);
       this.finish({ output, cut: Boolean(told.cut), ended: told.ended === "error" ? "error" : "done" });
+      this.close(); // with all that the code has left there; the next run has a Python of its own
+      this.starting = this.start();
+      this.starting.catch(() => this.close());
     }
   };
 

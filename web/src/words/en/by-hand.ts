@@ -1,13 +1,13 @@
 // By hand.
 export default {
   notCausal:
-    "Here *it* reads **tired**, a word that comes later: this example is not causal. A model that writes from left to right could read only what stands before *it*; an encoder reads both ways.",
+    "Here *it* attends to **tired**, a word that comes later: this example is not causal. A model that writes from left to right could attend only to what comes before *it*; an encoder attends both ways.",
   tab: "By hand · headscope",
   title: "Worked by hand",
   intro:
-    "Two heads read the same word with two different questions; each carries home a sum of share × value, the two sums are laid end to end, and W_O mixes them.",
+    "Two heads ask two different questions about the same word. Each returns a sum of share × value. The two sums are joined end to end, and W_O mixes them.",
   attempt:
-    "drag *animal* in head 1 down to nothing: what it carried home goes with it. Every number can be typed over, and every sum opened.",
+    "drag *animal* in head 1 down to 0 and watch the head's output change. You can edit every number and open every sum.",
   reset: "Back to the first numbers",
   example: "the worked example",
   opening: "Opening the worked example",
@@ -29,8 +29,8 @@ export default {
   shareOf: (word: string, head: number) => `Share of ${word} in head ${head}`,
   shareTyped: (word: string, head: number) => `Share of ${word} in head ${head}, typed`,
   valueOf: (at: number, word: string, head: number) => `Value ${at} of ${word}, head ${head}`,
-  tooMuch: (by: string) => `${by} too much: share it out`,
-  missing: (by: string) => `${by} missing: share it out`,
+  tooMuch: (by: string) => `${by} too much: rescale to 1`,
+  missing: (by: string) => `${by} missing: rescale to 1`,
   showSum: (sum: string, at: number, value: string) => `${sum}, number ${at}: ${value}. Show the sum`,
 
   // concatenated and mixed
@@ -44,24 +44,24 @@ export default {
   rowNumber: (name: string, at: number) => `${name}, number ${at}`,
   cell: (name: string, row: number, column: number) => `${name}, row ${row}, column ${column}`,
   left: (count: number) =>
-    `The ${count} numbers on the left are o₁ and o₂, end to end: nothing added, nothing chosen. That is all concatenation is.`,
+    `The ${count} numbers on the left are o₁ and o₂, end to end: nothing is added and nothing is chosen. Concatenation does nothing more.`,
   saysIdentity:
-    "With the identity, W_O does nothing: y is what the heads said, each in its own place. Switch to mixing.",
+    "With the identity, W_O changes nothing: y is the outputs of the heads, side by side. Switch to mixing.",
   saysYours: "This W_O is yours: each column says how much of every number on the left goes into one number of y.",
   saysMixing:
-    "This W_O mixes: the first four numbers of y are half of what the heads say together, the last four half of where they differ. Every number of y is made from both heads.",
-  real: "Real models learn W_O. It does not choose between heads: it adds up what all of them bring home.",
+    "This W_O mixes: the first four numbers of y are half of the sum of the two heads, and the last four are half of their difference. Every number of y is made from both heads.",
+  real: "Real models learn W_O. It does not choose between heads: it combines the outputs of all of them.",
 
   // from x to shares
   whence: "Where do such shares come from?",
   fromX: (word: string) =>
-    `From x. The same eight numbers of *${word}*, two different W_Q, two different questions. Keys and values are the same for both heads here, to keep it small; in a real layer each head has its own.`,
+    `From x. The same eight numbers of *${word}*, multiplied by two different W_Q, give two different questions. Both heads have the same keys and values here, to keep it small. In a real layer each head has its own.`,
   fromStart: (head: number) => `Head ${head} from the start`,
   query: (word: string) =>
     `x of *${word}* times W_Q is the query: multiply each row by its number of x, and add up the columns.`,
   matrixOf: (head: number) => `W_Q of head ${head}`,
   meets: (size: number, root: string) =>
-    `The score is query times key, number by number and added up, divided by ${root}: the root of ${size}, the length of a key. Softmax makes shares of the scores.`,
+    `The score is query times key: multiply number by number and add up. It is divided by ${root}, the square root of ${size}, the length of a key. Softmax turns the scores into shares.`,
   softmaxLine: (word: string, score: string, power: string, sum: string, share: string) =>
     `${word}: e to the ${score} is ${power}; ${power} / ${sum} (the sum for all words) = ${share}`,
   setByHand: (word: string, set: string, computed: string) => `**${word}**: set by hand ${set}, computed ${computed}.`,
@@ -74,7 +74,7 @@ export default {
   invent: "Exercise: invent two heads",
   yourTurn: "Your turn: invent two heads",
   inventSays: (word: string) =>
-    `Invent two heads for *${word}*: one that finds whom it means, one that finds what is said of it. Each shares out exactly 1. If you like, work out what each carries home: share × value, added up column by column.`,
+    `Invent two heads for *${word}*: one that finds what it refers to, and one that finds what is said about it. The shares of each head add up to exactly 1. If you like, work out the output of each: share × value, added up column by column.`,
   yours: (head: number) => `Your head ${head}`,
   yourShare: (head: number, word: string) => `Your head ${head}: ${word}`,
   yourShareTyped: (head: number, word: string) => `Your head ${head}: ${word}, typed`,
@@ -83,26 +83,26 @@ export default {
   numbersToWrite: (count: number) => `write ${count} numbers`,
   sumAt: (name: string, at: string) => `${name}, number ${at}`,
   checkHeads: "Check my heads",
-  praiseHeads: "That is two heads asking two questions of one word. One head could not have told you both.",
+  praiseHeads: "These two heads ask two questions about one word. One head could not have answered both.",
   fork: "Exercise: draw the fork",
   fromMemory: "From memory: draw the fork",
   forkPicture: "The fork, drawn from memory",
   theFork: "the fork",
   forkField: "The fork",
-  pressFirst: "Press the box where an arrow begins, then the one where it ends. The same again takes it away.",
+  pressFirst: "Press the box where an arrow begins, then the box where it ends. Repeat this to remove the arrow.",
   pressNext: (box: string) => `From ${box}: now press the box it goes to.`,
   checkFork: "Check my fork",
   clear: "Clear",
   noArrows: "No arrows yet",
   praiseFork:
-    "The fork, whole: the input goes to both heads at once, their answers are laid end to end, and W_O mixes them.",
+    "The fork is complete: the input goes to both heads at once, their outputs are joined end to end, and W_O mixes them.",
   from: "from",
   to: "to",
 
   // heads written by hand
   heads: "Heads by hand",
   wholeHeads: "Whole heads by hand",
-  nobody: "Nobody trained these: every number of theirs was written down. They open in the microscope like any model.",
+  nobody: "These heads were not trained: every number was written by hand. They open in the microscope like any model.",
   layers: (count: number) => `${count} layers.`,
   open: "Open in the microscope",
   openingHead: "Opening",

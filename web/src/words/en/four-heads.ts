@@ -1,38 +1,38 @@
 // Four heads.
 export default {
-  nothing: "Nothing found for this head in this sentence: every word rests on the first.",
+  nothing: "This head has no target in this sentence, so every word attends to the first word.",
   paint: "Paint what it should find",
   twice: (word: string) =>
-    `Without places the copies of “${word}” look the same to every head: rows that have to tell them apart are missed.`,
-  lowered: (word: string) => `The sentence now begins with a small letter, so that “${word}” stands in it twice.`,
+    `Without positions, both copies of “${word}” look the same to every head, so it gets rows wrong that must tell them apart.`,
+  lowered: (word: string) => `The sentence now begins with a small letter, so that “${word}” occurs in it twice.`,
   allDiffer:
-    "All words of this sentence differ, so a head that knows the word knows the place, and nothing changes without places.",
+    "All words of this sentence differ, so a head that knows the word knows its position. Nothing changes without positions.",
   takeRepeated: "Take a sentence with a repeated word",
-  /** a sentence in which the places matter: two copies of a word, to be told apart */
+  /** a sentence in which positions matter: two copies of a word, to be told apart */
   repeated: "the tired horse crossed the narrow road because it was late",
 
   tab: "Four heads · headscope",
   title: "Four heads at work",
   intro:
-    "Four heads ask four questions of the same sentence at once. Each is trained here, in front of you, to look where its frames are.",
+    "Four heads ask four questions about the same sentence at once. Each is trained here, while you watch, to attend where its frames are.",
   attempt:
-    "switch to **Paint** and press a cell: that head learns your target at once. Then make the heads too small (**numbers per head: 1**) and see which rows it cannot find.",
+    "switch to **Paint** and press a cell: that head learns your target at once. Then make the heads too small (**numbers per head: 1**) and see which rows fail.",
   numbersPerHead: "numbers per head",
   steps: "steps",
-  withoutPlaces: "Without places a head sees which word it is, not where it stands",
-  knowsPlaces: "knows places",
+  withoutPlaces: "Without positions a head sees which word it is, not where it is",
+  knowsPlaces: "knows positions",
   train: "Train",
   trainingStep: "Training step",
   stepAt: (step: number) => `step ${step}`,
   step: "step",
   keyPaint: "Press a cell to paint it; drag a painted one up or down for more or less of its row.",
-  keyLook: "Frames: the targets. Fill: what was learned. A row with no target rests on the first word.",
+  keyLook: "Frames: the targets. Fill: what was learned. A row without a target attends to the first word.",
   press: "What a press does",
   look: "Look",
   paintMode: "Paint",
   opening: "Opening",
   open: "Open these heads in the microscope",
-  ordinary: "They are an ordinary model of one layer: the microscope opens them like any other.",
+  ordinary: "They form an ordinary model of one layer, and the microscope opens it like any other.",
   openingPage: "Opening the four heads",
 
   // the sentence
@@ -57,7 +57,7 @@ export default {
   asksPlaceholder: "What does it ask?",
   nothingAsked: "Nothing asked yet",
   byHand: "Painted by hand",
-  atRest: "at rest",
+  atRest: "no target",
   ofTarget: "of its target",
   lossOver: "Loss over training",
   loss: (loss: string) => `loss ${loss}`,
@@ -78,14 +78,14 @@ export default {
   allOf: "all",
   empty: "empty",
   cell: (from: string, to: string, painted: string) => `${from} to ${to}: ${painted}`,
-  readsBest: (from: string, to: string, weight: string) => `${from} reads ${to} ${weight}`,
+  readsBest: (from: string, to: string, weight: string) => `${from} attends to ${to} ${weight}`,
   notTrained: "not trained yet",
-  shouldRead: "should read",
-  reads: "reads",
-  alsoReads: "; reads",
-  restsOn: "has no target: it rests on",
+  shouldRead: "should attend to",
+  reads: "attends to",
+  alsoReads: "; attends to",
+  restsOn: "has no target: it attends to",
 
-  // what the heads bring home
+  // the outputs of the heads
   headReads: (head: number) => `head ${head}:`,
   zOf: (head: number, name: string) => `z of head ${head}, ${name}`,
   number: (at: number, value: string) => `Number ${at}: ${value}`,
@@ -102,7 +102,7 @@ export default {
     `${count} numbers: what attention adds to *${word}*. Bars: the four heads, in order. Line: the total.`,
   theSum: "the sum",
   sumWalk: "The sum, number by number. Arrow keys walk.",
-  moveOver: "Move over the bars: the four parts and what they add up to.",
+  moveOver: "Move over the bars to see the four contributions and their sum.",
   sumTitle: (word: string) => `What attention adds to “${word}”: four heads and their sum`,
   sumNote: "Bars: the four heads, in order. Line: the total.",
   sumColumns: { number: "number", sum: "sum" },

@@ -1,4 +1,4 @@
-// The frame of every page: the top bar, and what stands while a page loads.
+// The frame of every page: the top bar, and what is shown while a page loads.
 export default {
   pages: {
     start: "Start",
@@ -22,7 +22,7 @@ export default {
   copied: "Link copied",
   theme: "Light or dark",
   opening: "Opening the page",
-  lastPicture: "The program on this machine has stopped. What you see is the last good picture.",
+  lastPicture: "The program on this machine has stopped. What you see is its last picture.",
   answered: (status: number) => `The program answered with an error (${status}).`,
   stopped: "The program on this machine has stopped, so this page could not be opened. Start it again and reload.",
 };

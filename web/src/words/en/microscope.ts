@@ -17,7 +17,7 @@ export default {
     attributionRight: "Logit attribution, right",
   },
   compare: "Compare",
-  compareWhy: "Put a second text, or another model, beside this one",
+  compareWhy: "Show a second text, or another model, next to this one",
   close: "Close",
 
   sentence: "Sentence",
@@ -32,14 +32,14 @@ export default {
   weight: (weight: string) => `, weight ${weight}`,
   bars: "Bars: what",
   onTheRight: "On the right: what",
-  readsFrom: "reads from",
+  readsFrom: "attends to from",
 
   typeOrPick: "Type a sentence, or pick an example. Nothing leaves this machine.",
-  beginning: (read: string) => `Only the first ${read} tokens of this text are read.`,
+  beginning: (read: string) => `The model reads only the first ${read} tokens of this text.`,
   truncated: (length: string, read: string) =>
-    `The text has ${length} tokens and this model reads ${read}. You see the first ${read}.`,
+    `The text has ${length} tokens and this model reads at most ${read}. You see the first ${read}.`,
   beyondTraining: (read: string, trained: string) =>
-    `The text has ${read} tokens. This model was trained on texts of up to ${trained}: what its heads do beyond that, nobody taught them.`,
+    `The text has ${read} tokens. This model was trained on texts of up to ${trained} tokens; beyond that its behaviour is untrained.`,
   reading: "Reading the sentence",
   openingModel: "Opening the model",
 
@@ -47,7 +47,7 @@ export default {
   modelRight: "Model on the right",
   another: "another …",
   nameOrFolder: "A model's name or folder",
-  hubOrFolder: "a hub name or a folder",
+  hubOrFolder: "a Hugging Face name or a folder",
   open: "Open",
   opening: "Opening",
   cancel: "Cancel",
@@ -55,8 +55,8 @@ export default {
   evidence: {
     attention: "attention there",
     reading: "raises its token",
-    share: "pushes the name",
-    effect: "effect on movers",
+    share: "raises the name",
+    effect: "effect on name movers",
     raises: (token: string) => `raises the ${token}`,
     nextBest: (score: string) => `next best ${score}`,
     lost: "lost without it",

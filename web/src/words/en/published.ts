@@ -1,22 +1,21 @@
-// A published site: what it cannot do without Python, what is in it, and how to cite it.
+// A published website: what it cannot do without Python, what is in it, and how to cite it.
 export default {
   needsPython: (command: string) =>
     `This needs headscope on your machine. Install it with: pip install headscope, then run: ${command}`,
   needs: (command: string) => `This needs headscope on your machine: ${command}`,
   onYourMachine: "This needs headscope on your machine:",
-  computedWhen: "by headscope, when this site was made",
-  storedAnswer: "Computed by headscope when this site was made, for this example.",
+  computedWhen: "by headscope, when this website was made",
+  storedAnswer: "Computed by headscope when this website was made, for this example.",
   docs: "Documentation",
-  about: "About this site",
+  about: "About this website",
   made: (version: string) =>
     `Made with headscope ${version}. The model runs in your browser; nothing you type leaves it.`,
   model: (title: string, licence: string) => `${title}; licence of its weights: ${licence}`,
   source: (source: string) => `Source: ${source}`,
-  checked: (verified: string) => `Checked when this site was made: ${verified}.`,
-  notHere: (title: string, why: string) => `${title} itself is not in this site: ${why}. Saved looks are below.`,
+  checked: (verified: string) => `Checked when this website was made: ${verified}.`,
+  notHere: (title: string, why: string) => `${title} itself is not on this website: ${why}. Saved looks are below.`,
   looks: "Saved looks",
-  install: (command: string) => `The same on your machine: ${command}`,
+  install: (command: string) => `To run the same on your machine: ${command}`,
   citationFile: "How to cite headscope (CITATION.cff)",
-  missing: (file: string, status: number) => `${file} is missing from this site (${status}).`,
-  broken: "This site is incomplete: a file is missing. Publish it again, and copy the whole folder.",
+  missing: (file: string, status: number) => `${file} is missing from this website (${status}).`,
 };

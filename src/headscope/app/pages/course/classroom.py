@@ -31,7 +31,7 @@ HERE_SECONDS = 20.0
 """A page asks for news every few seconds; who has not asked for this long has left."""
 
 
-def new_code() -> str:
+def _new_code() -> str:
     """A code to write on the board: two groups of three characters, one of a thousand million."""
     drawn = "".join(secrets.choice(CODE_LETTERS) for _ in range(6))
     return f"{drawn[:3]} {drawn[3:]}"
@@ -126,7 +126,7 @@ class Classroom:
     """A class that one server holds. Safe to call from several threads."""
 
     def __init__(self, lessons: Callable[[], list[LessonSummary]], clock: Callable[[], float] = time.monotonic) -> None:
-        self.code, self.teacher = new_code(), secrets.token_urlsafe(24)
+        self.code, self.teacher = _new_code(), secrets.token_urlsafe(24)
         self.answers_hidden, self.asking = False, False
         self.shown: str | None = None
         self._lessons, self._clock, self._began = lessons, clock, clock()
@@ -242,7 +242,7 @@ class Classroom:
         with self._lock:
             self._students.clear()
             self._open, self.answers_hidden, self.asking, self.shown = self._open[:1], False, False, None
-            self.code, self._began = new_code(), self._clock()
+            self.code, self._began = _new_code(), self._clock()
 
     def _student(self, client: str) -> _Student:
         now = self._clock()

@@ -14,7 +14,7 @@ from headscope.app.pages.schema import Request, Response
 from headscope.lab.teach import lessons
 from headscope.lab.teach.course.questions import Marked
 from headscope.lab.teach.lessons import LessonText
-from headscope.lab.teach.worksheet import Task, worksheet
+from headscope.lab.teach.worksheet import WorksheetTask, worksheet
 
 
 class LessonSummary(Response):
@@ -61,7 +61,7 @@ class WorksheetResponse(Response):
 
     seed: int
     solved: bool
-    tasks: list[Task]
+    tasks: list[WorksheetTask]
 
 
 def contents() -> LessonList:

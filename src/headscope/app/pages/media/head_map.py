@@ -11,8 +11,7 @@ from headscope.app.pages.media.shown import ReceivedRequest, media_grids, receiv
 from headscope.app.pages.media.streams import token_streams
 from headscope.errors import InputError
 from headscope.heads.look.look import Look
-from headscope.models.inputs.media_positions import PatchGrid
-from headscope.models.inputs.patch_labels import NOT_TEXT
+from headscope.models.inputs.media_positions import NOT_TEXT, PatchGrid
 from headscope.models.protocol import Token
 from headscope.names import Head
 

@@ -15,7 +15,7 @@ Tokens = tuple[Token, ...]
 
 
 @dataclass(frozen=True)
-class TokenStreams:
+class _TokenStreams:
     """Token sequences by name; ``sides`` names those of queries and keys for sites that have not the usual ones."""
 
     tokens: Mapping[str, Tokens]
@@ -33,7 +33,7 @@ def usual_sides(site: Site) -> tuple[Stream, Stream]:
     return queries, "text" if site.kind == "cross" else queries
 
 
-def token_streams(look: Look) -> TokenStreams:
+def token_streams(look: Look) -> _TokenStreams:
     """Every token sequence that some site of this look reads."""
     tokens: dict[str, Tokens] = {"text": look.tokens, "written": look.written}
     sides: dict[str, tuple[str, str]] = {}
@@ -44,7 +44,7 @@ def token_streams(look: Look) -> TokenStreams:
             continue
         stack = name.partition(".")[0]
         sides[name] = (_named(tokens, both[0], stack), _named(tokens, both[1], stack))
-    return TokenStreams(tokens, sides)
+    return _TokenStreams(tokens, sides)
 
 
 def _named(tokens: dict[str, Tokens], wanted: Tokens, stack: str) -> str:

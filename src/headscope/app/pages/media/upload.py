@@ -11,8 +11,7 @@ from pydantic import Field
 
 from headscope.app.pages.schema import Request
 from headscope.errors import InputError
-from headscope.models.inputs.media import Picture, Sound
-from headscope.models.inputs.media_files import MediaLimits, read_bytes
+from headscope.models.inputs.media import MediaLimits, Picture, read_bytes
 
 LIMITS = MediaLimits()
 MAX_BASE64 = 4 * (LIMITS.n_bytes // 3) + 64
@@ -25,26 +24,20 @@ class MediaRequest(Request):
     data: str = Field(max_length=MAX_BASE64)
     text: str | None = Field(default=None, max_length=MAX_TEXT)
 
+    def source(self) -> Any:
+        """The picture or sound, within the limits, and its text: what ``scope.look`` takes."""
+        try:
+            data = base64.b64decode(self.data, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise InputError(f"the file did not arrive whole ({error}); send it again") from error
+        medium = read_bytes(data, LIMITS)
+        if isinstance(medium, Picture):
+            given: Any = medium.image
+        else:
+            given = {"array": medium.samples, "sampling_rate": medium.rate}
+        return (given, self.text) if self.text else given
 
-def decoded(asked: MediaRequest) -> Picture | Sound:
-    """The picture or sound of a request, within the limits."""
-    try:
-        data = base64.b64decode(asked.data, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise InputError(f"the file did not arrive whole ({error}); send it again") from error
-    return read_bytes(data, LIMITS)
-
-
-def media_name(asked: MediaRequest, owner: str) -> str:
-    """The name of a look at something that one client has sent; no other client can find it by its content."""
-    parts = (owner, asked.data, "" if asked.text is None else f"text {asked.text}")
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
-def media_source(medium: Picture | Sound, text: str | None) -> Any:
-    """What ``scope.look`` takes for it."""
-    if isinstance(medium, Picture):
-        given: Any = medium.image
-    else:
-        given = {"array": medium.samples, "sampling_rate": medium.rate}
-    return (given, text) if text is not None else given
+    def name(self, owner: str) -> str:
+        """The name of a look at what one client has sent; no other client can find it by its content."""
+        parts = (owner, self.data, "" if self.text is None else f"text {self.text}")
+        return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]

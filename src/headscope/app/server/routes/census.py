@@ -16,10 +16,10 @@ from headscope.app.pages.census import (
     ScanRequest,
 )
 from headscope.app.server.clients import client_id
-from headscope.app.server.worker import PROBLEM, Worker, container_of, threads_for
+from headscope.app.server.worker import PROBLEM, RequestWorker, container_of, threads_for
 
 
-def routes(worker: Worker, censuses: Censuses) -> APIRouter:
+def routes(worker: RequestWorker, censuses: Censuses) -> APIRouter:
     """The list, one census, one of its heads, its files, two censuses compared, and the scan of a pasted text."""
     router = APIRouter(prefix="/api", tags=["census"])
 

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from headscope.app.pages.course import lessons as pages
 from headscope.app.pages.course.classroom import ClassNews, Classroom, HideAnswers, OpenLesson, ShowPage, TeacherView
 from headscope.app.server.clients import client_id
-from headscope.app.server.worker import PROBLEM, Worker
+from headscope.app.server.worker import PROBLEM, RequestWorker
 from headscope.lab.teach import lessons
 
 TEACHER = "headscope-teacher"
@@ -22,7 +22,7 @@ NO_CLASS = "no class is held here; start one with headscope serve --classroom"
 NOT_THE_TEACHER = "this is the teacher's: open the address that the terminal printed for the teacher"
 
 
-def routes(worker: Worker, classroom: Classroom | None) -> APIRouter:
+def routes(worker: RequestWorker, classroom: Classroom | None) -> APIRouter:
     """The class, where one is held, and worksheets; solved ones are the teacher's."""
     router = APIRouter(tags=["class"], responses=PROBLEM)
     _add_students(router, worker, classroom)
@@ -30,7 +30,7 @@ def routes(worker: Worker, classroom: Classroom | None) -> APIRouter:
     return router
 
 
-def _add_students(router: APIRouter, worker: Worker, classroom: Classroom | None) -> None:
+def _add_students(router: APIRouter, worker: RequestWorker, classroom: Classroom | None) -> None:
     """What students may ask for, and the address that makes a browser the teacher's."""
 
     @router.get("/api/worksheet", response_model=pages.WorksheetResponse)
@@ -59,7 +59,7 @@ def _add_students(router: APIRouter, worker: Worker, classroom: Classroom | None
         _held(classroom).show(page)
 
 
-def _add_teachers(router: APIRouter, worker: Worker, classroom: Classroom | None) -> None:
+def _add_teachers(router: APIRouter, worker: RequestWorker, classroom: Classroom | None) -> None:
     """What only the teacher may do."""
 
     @router.get("/api/class/teacher", response_model=TeacherView)

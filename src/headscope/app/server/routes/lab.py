@@ -20,10 +20,10 @@ from headscope.app.pages.four_heads import (
 from headscope.app.pages.one_or_many import OutcomeFrame, RunBegun, RunRequest
 from headscope.app.server.clients import client_id
 from headscope.app.server.streaming import stream, stream_of
-from headscope.app.server.worker import PROBLEM, Worker
+from headscope.app.server.worker import PROBLEM, RequestWorker
 
 
-def routes(worker: Worker) -> APIRouter:
+def routes(worker: RequestWorker) -> APIRouter:
     """Train heads to target patterns, compute the worked example, and train one head against many."""
     router = APIRouter(prefix="/api/lab", tags=["lab"])
     trainer = HeadTrainer()

@@ -15,11 +15,11 @@ from headscope.app.pages.course.lessons import AnswerRequest, LessonList, Lesson
 from headscope.app.pages.film import FilmResponse, Films
 from headscope.app.server.clients import client_id
 from headscope.app.server.routes.classroom import check_open, is_teacher
-from headscope.app.server.worker import PROBLEM, Worker, container_of
+from headscope.app.server.worker import PROBLEM, RequestWorker, container_of
 from headscope.lab.teach.course.questions import Marked
 
 
-def routes(worker: Worker, films: Films, held: Classroom | None) -> APIRouter:
+def routes(worker: RequestWorker, films: Films, held: Classroom | None) -> APIRouter:
     """The film, the cards and the lessons, of which a class sees the open ones; a lesson runs once for all who wait."""
     router = APIRouter(prefix="/api", tags=["reading"])
     router.get("/films", responses=PROBLEM)(films.names)

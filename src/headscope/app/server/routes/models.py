@@ -10,10 +10,10 @@ from headscope.app.model_registry import ModelList, OpenModelRequest, OpenModelR
 from headscope.app.pages.microscope import ModelInfo
 from headscope.app.pages.roles import PaperClaim, Roles, model_title
 from headscope.app.server.clients import client_id
-from headscope.app.server.worker import PROBLEM, Worker
+from headscope.app.server.worker import PROBLEM, RequestWorker
 
 
-def routes(worker: Worker) -> APIRouter:
+def routes(worker: RequestWorker) -> APIRouter:
     """The model registry, and the roles of a model's heads. Only testing them waits for the model."""
     router, registry = APIRouter(prefix="/api", tags=["models"]), worker.registry
 

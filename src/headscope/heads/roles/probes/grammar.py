@@ -76,7 +76,7 @@ _MARK = re.compile(r"<([qtd])([:=])(\w+)>|\{(\w+)\}")
 
 
 @dataclass(frozen=True)
-class Arc:
+class _Arc:
     """A sentence and three of its words, as spans of characters."""
 
     text: str
@@ -85,13 +85,13 @@ class Arc:
     distractor: tuple[int, int]
 
 
-def arcs(templates: Sequence[str], count: int, seed: int) -> list[Arc]:
+def arcs(templates: Sequence[str], count: int, seed: int) -> list[_Arc]:
     """Fill the templates in turn until there are ``count`` sentences; equal seeds give equal sentences."""
     draw = random.Random(seed)
-    return [fill(templates[number % len(templates)], draw) for number in range(count)]
+    return [_fill(templates[number % len(templates)], draw) for number in range(count)]
 
 
-def fill(template: str, draw: random.Random) -> Arc:
+def _fill(template: str, draw: random.Random) -> _Arc:
     """Fill one template; words of one class never repeat in it."""
     classes = _choices(draw)
     taken: set[str] = set()
@@ -105,7 +105,7 @@ def fill(template: str, draw: random.Random) -> Arc:
         if role:
             spans[role] = (len(text), len(text) + len(word))
         text, at = text + word, mark.end()
-    return Arc(text + template[at:], spans["q"], spans["t"], spans["d"])
+    return _Arc(text + template[at:], spans["q"], spans["t"], spans["d"])
 
 
 def filler(count: int, seed: int) -> list[str]:

@@ -202,5 +202,5 @@ def _enough(vocabulary: Vocabulary, words: Sequence[str], what: str, least: int)
     vocabulary.require_text()
     found = vocabulary.single_tokens(words)
     if len(found) < least:
-        raise UntestableError(f"only {len(found)} of {len(words)} {what} are single tokens of it; {least} are needed")
+        raise UntestableError(f"only {len(found)} of {len(words)} {what} are single tokens; the test needs {least}")
     return found

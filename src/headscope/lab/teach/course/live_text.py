@@ -32,7 +32,7 @@ class Figure:
     caption: str
 
 
-def number(value: Any, form: str) -> str:
+def _number(value: Any, form: str) -> str:
     """A value in a format of Python's, as a weight (``w``: .69, 1, 0), or with its word (``head|heads``: 1 head)."""
     if "|" in form:
         one, several = form.split("|")
@@ -52,7 +52,7 @@ def live(text: str, names: Mapping[str, Any]) -> str:
         name, _, form = found[1].partition(":")
         if name not in names:
             raise InputError(f"the text uses {name!r}, which its code does not compute")
-        shown = number(names[name], form)
+        shown = _number(names[name], form)
         return "{{" + found[1] + "=" + shown + "}}"
 
     return _NAMED.sub(value, text)

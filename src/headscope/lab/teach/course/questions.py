@@ -38,7 +38,7 @@ class Marked:
 
 
 @dataclass(frozen=True)
-class Question:
+class QuizQuestion:
     """A multiple-choice question, or, where ``numeric``, one answered with a number."""
 
     text: str
@@ -85,7 +85,7 @@ class Question:
         return {"text": self.text, "numeric": self.numeric, "options": shown}
 
 
-def parse_question(text: str) -> Question:
+def parse_question(text: str) -> QuizQuestion:
     """Parse a question: ``> hint``, then ``- [x]`` the right option, ``- [ ]`` a wrong one, each with its reply."""
     heading, _, rest = text.partition("\n")
     hint = " ".join(" ".join(re.findall(r"^> ?(.*)$", rest, flags=re.M)).split())
@@ -93,4 +93,4 @@ def parse_question(text: str) -> Question:
     options = [Option(shown.strip(), mark != " ", " ".join(says.split())) for mark, shown, says in found]
     if sum(option.right for option in options) != 1 or len(options) < 2:
         raise InputError(f"the question {heading!r} needs one right option and at least one wrong one")
-    return Question(heading.strip(), options, numeric=any(mark == "=" for mark, _, _ in found), hint=hint)
+    return QuizQuestion(heading.strip(), options, numeric=any(mark == "=" for mark, _, _ in found), hint=hint)

@@ -28,7 +28,7 @@ def arms(width: int) -> list[Arm]:
 
 _SAYS = {
     "one head": "The row is shared out once. It finds one of the two towns, and guesses the other.",
-    "a second head": "Each head fetches one of the towns, and they come home side by side.",
+    "a second head": "Each head fetches one of the towns, and the two stay side by side.",
     "twice as wide": "A wider head has more numbers, but still one set of shares: one average.",
     "another layer": "The second layer asks the second question, one step later.",
     "a bigger FFN": "Every token here carries its name, so the blend still says which town is whose; a network that "
@@ -37,7 +37,7 @@ _SAYS = {
 
 
 @dataclass(frozen=True)
-class Rescue:
+class _Rescue:
     """One way to help: the accuracy of every run."""
 
     name: str
@@ -58,11 +58,11 @@ class Rescue:
 
 
 @dataclass(frozen=True)
-class Rescues:
+class _Rescues:
     """All of them in a model with room, and in a narrow one."""
 
-    rows: list[Rescue]
-    narrow: list[Rescue]
+    rows: list[_Rescue]
+    narrow: list[_Rescue]
     chance: float = KEYS.chance
 
     def mean_narrow(self, name: str) -> float:
@@ -70,8 +70,8 @@ class Rescues:
         return next(each.mean for each in self.narrow if each.name == name)
 
 
-def rescues() -> Rescues:
+def rescues() -> _Rescues:
     """The results of this release."""
     stored: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
-    rows, narrow = ([Rescue(name, stored[width][name]) for name in _SAYS] for width in WIDTHS)
-    return Rescues(rows, narrow)
+    rows, narrow = ([_Rescue(name, stored[width][name]) for name in _SAYS] for width in WIDTHS)
+    return _Rescues(rows, narrow)

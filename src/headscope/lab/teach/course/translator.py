@@ -36,7 +36,7 @@ STEPS = 250
 
 
 @dataclass(frozen=True)
-class Translation:
+class _Translation:
     """A phrase, what the model wrote, and the cross-attention pattern of each head."""
 
     source: list[str]
@@ -45,7 +45,7 @@ class Translation:
     patterns: Float[Tensor, "head query key"]
 
 
-class Translator(nn.Module):
+class _Translator(nn.Module):
     """An encoder of one layer that reads both ways, and a decoder of one layer with self- and cross-attention."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Translator(nn.Module):
         return [self.french.index(each) for each in (START, article, word, ADJECTIVES[adjective])]
 
     @torch.no_grad()
-    def translate(self, adjective: str, noun: str) -> Translation:
+    def translate(self, adjective: str, noun: str) -> _Translation:
         """Write the translation word by word, and keep the pattern of every step."""
         source = self.encode(torch.tensor([self._source(adjective, noun)]))
         wanted, ids = self._target(adjective, noun), [self.french.index(START)]
@@ -93,7 +93,7 @@ class Translator(nn.Module):
             logits, patterns = self.decode(torch.tensor([ids]), source)
             ids.append(int(logits[0, -1].argmax()))
         written = [self.french[each] for each in ids[1:]]
-        return Translation(["the", adjective, noun], written, ids == wanted, patterns[0])
+        return _Translation(["the", adjective, noun], written, ids == wanted, patterns[0])
 
 
 def phrases() -> Iterator[tuple[str, str]]:
@@ -103,11 +103,11 @@ def phrases() -> Iterator[tuple[str, str]]:
 
 @cache
 @one_thread()
-def translator(seed: int = 0) -> Translator:
+def translator(seed: int = 0) -> _Translator:
     """Train the model on three quarters of the phrases; the rest it has never seen."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = Translator()
+        model = _Translator()
         source, target = model.pairs()
         seen = torch.arange(len(source)) % 4 != seed % 4
         adam = Adam(list(model.parameters()), 0.01)

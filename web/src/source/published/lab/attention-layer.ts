@@ -1,4 +1,4 @@
-// One layer of attention heads that learns target patterns, and its gradients; lab/teach/fit_heads.py in the browser.
+// One layer of attention heads that learns target patterns, and its gradients; lab/teach/crafted_heads.py in the browser.
 // W_Q and W_K of each head learn its pattern; W_V, W_O and the unembedding learn to predict the attended words.
 
 export interface Sizes {
@@ -65,7 +65,7 @@ export class AttentionLayer {
     return weights;
   }
 
-  /** What every head brings home: [word, head · d_head]. */
+  /** The output of every head: [word, head · d_head]. */
   z(weights: Float64Array): Float64Array {
     const { length, heads, dHead } = this.sizes;
     const [v, wide] = [this.project("v"), heads * dHead];

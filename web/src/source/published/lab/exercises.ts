@@ -122,7 +122,7 @@ function endToEnd(cards: Card[], values: Record<string, number[]>, answer: numbe
   if (answer.length !== 2 * wide)
     return wrong(`It has ${2 * wide} numbers, ${wide} of each head; you gave ${answer.length}.`);
   const [half, head] = close(answer.slice(0, wide), first) ? ["second", 2] : ["first", 1];
-  return wrong(`The ${half} half is not what head ${head} brings home. Check that sum.`);
+  return wrong(`The ${half} half is not the output of head ${head}. Check that sum.`);
 }
 
 /** `.62 .19`, `(0.62, 0.19)`, `0,62 0,19` or `62 % 19/100`. */

@@ -23,10 +23,10 @@ export default {
   sizes: "sizes",
   model: "Model",
   read: "Read it",
-  likeLlama: "Built like a Llama. d_model and n_heads are enough.",
+  likeLlama: "Its layers are like Llama's. d_model and n_heads are enough.",
   source: (source: string) => `Source: ${source}.`,
-  notExact: " Not counted to the last parameter.",
-  meaning: "What the numbers mean, and do not",
+  notExact: " The parameter count is approximate.",
+  meaning: "What the numbers mean, and what they do not",
 
   work: "Work for the next token",
   workAfter: (flops: string, tokens: string) => `${flops} after ${tokens} tokens`,
@@ -34,9 +34,9 @@ export default {
   workTitle: (model: string, tokens: string) => `${model}: work for the next token after ${tokens}`,
   part: "part",
   flopAfter: (length: number) => `FLOP after ${length}`,
-  perCent: (name: string, share: number) => `${name}: ${share} per cent`,
+  perCent: (name: string, share: number) => `${name}: ${share}%`,
   lookingBack:
-    "Looking back grows with the text, the rest does not. Sharing KV heads does not make it less: every query head still looks for itself.",
+    "The cost of attention grows with the text; the rest does not. Sharing KV heads does not reduce it: every query head still has its own scores.",
 
   cluster: "Where models cluster",
   clusterSays: (usual: number, all: number) =>
@@ -57,7 +57,7 @@ export default {
   headsTimes: (heads: number, size: number, all: string) => `: ${heads} heads × ${size} = ${all}`,
   itsWidth: ", its width",
   otherWidth: (width: string) => `, and its width is ${width}`,
-  pointAt: "Point at a dot for its name; click it for its card.",
+  pointAt: "Hover over a dot for its name; click it for its card.",
 
   cache: "KV cache",
   oneText: (tokens: string) => `one text of ${tokens} tokens`,
@@ -71,14 +71,14 @@ export default {
   cacheTitle: (model: string, tokens: string, kind: string) => `${model}: KV cache of ${tokens} tokens, ${kind}`,
   kind: "kind",
   bytesAt: (length: number) => `${length} tokens, bytes`,
-  unknownRoom: "The parameters are not all known, so neither is the room beside them.",
-  tooLarge: (bytes: string) => `The weights alone take ${bytes} in fp16: more than an 80 GB card has.`,
+  unknownRoom: "The parameters are not all known, so the space left for the cache is not known either.",
+  tooLarge: (bytes: string) => `The weights already take ${bytes} in fp16: more than an 80 GB card has.`,
   dotted: "Dotted: what an 80 GB card has left after the weights in fp16.",
   room: (bytes: string) => `An 80 GB card has ${bytes} left after the weights in fp16.`,
   holds: (count: string, one: boolean) => `It holds **${count}** such ${one ? "text" : "texts"} at once.`,
   longer: (tokens: string) => `Longer than the ${tokens} tokens this model was made for.`,
 
-  shares: "Who shares keys and values",
+  shares: "Which heads share keys and values",
   sharing: "the sharing diagram",
   mha: "multi-head: every query head has its own",
   gqa: (per: number) => `grouped-query: ${per} query heads share one KV head`,
@@ -89,7 +89,7 @@ export default {
   latent: "latent",
   drawn: (heads: number, groups: number, per: number, latent: boolean) =>
     `${heads} query heads above, ${groups} ${latent ? "latent vector" : "KV heads"} below; ${per} query heads to each.`,
-  tooMany: (heads: number) => `${heads} heads are more than can be drawn one by one.`,
+  tooMany: (heads: number) => `${heads} heads are too many to draw one by one.`,
   kvSays: (heads: number, kind: string) => `${heads} KV heads, ${kind}`,
   asPublished: (heads: number) => `as published: ${heads}`,
   asGiven: (heads: number) => `as given: ${heads}`,
@@ -104,13 +104,13 @@ export default {
 
   where: "Where the parameters are",
   known: "those that are known",
-  inAll: (count: string) => `${count} in all`,
+  inAll: (count: string) => `${count} in total`,
   theParameters: "the parameters",
   whereTitle: (model: string) => `${model}: where the parameters are`,
   attentionIs: (share: string) => `Attention is **${share}** of the model.`,
   attentionIsCounted: (share: string) => `Attention is **${share}** of what is counted.`,
   saves: (count: string) =>
-    `Sharing KV heads saves ${count} parameters next to MHA: the cache is the reason to share, not the weights.`,
+    `Sharing KV heads saves ${count} parameters compared with MHA. The cache is the reason to share, not the weights.`,
   isMha: "This is MHA: nothing is shared.",
 
   cut: "One width, cut into heads",
@@ -121,11 +121,11 @@ export default {
   widthCut: (width: number, heads: number) => `A width of ${width} cut into ${heads} heads`,
   queryHeadsLabel: "Query heads",
   headsOf: (heads: number, size: number) => `${heads} heads of ${size} numbers`,
-  sameLatent: "Every head reads keys and values out of the same latent vector.",
+  sameLatent: "Every head computes its keys and values from the same latent vector.",
   sameWork:
-    "Same parameters, same work, whatever the number. More heads ask more questions; each has fewer numbers to answer with.",
+    "The parameters and the cost stay the same, whatever the number. More heads ask more questions, but each has fewer numbers.",
   moreHeads: (ratio: number, size: number) =>
-    `${ratio} times the questions, but only ${size} numbers to match a key with. The parameters stay as they are.`,
+    `${ratio} times the questions, but only ${size} numbers to match a key with. The parameters stay the same.`,
   fewerHeads: (ratio: number) =>
-    `${ratio} times wider, ${ratio} times fewer questions at once. The parameters stay as they are.`,
+    `Each head is ${ratio} times as wide, with ${ratio} times fewer questions at once. The parameters stay the same.`,
 };

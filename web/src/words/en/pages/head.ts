@@ -6,7 +6,7 @@ export default {
 
   comparison: {
     title: (name: string) => `Head ${name}, left and right`,
-    unknown: (name: string) => `the right model has no such head; you see its ${name}`,
+    unknown: (name: string) => `the right model does not have this head; you see its ${name}`,
     question: "Question",
     left: "left",
     both: "Both",
@@ -18,41 +18,41 @@ export default {
     title: "Its scores",
     amongAll: "on this text, among all heads",
     others: (heads: string) => `on this text; grey: the other ${heads} heads`,
-    save: "the answers",
+    save: "the scores",
     rankBy: (question: string) => `${question} Click to rank all heads by it.`,
     of: (heads: string) => ` of ${heads}`,
-    notAsked: "not asked of this head",
-    nothing: "nothing to find in this text",
+    notAsked: "does not apply to this head",
+    nothing: "never applies in this text",
     picture: (model: string, head: string, heads: number) => `${model}, head ${head} among ${heads} heads`,
-    columns: { question: "question", answer: "answer", rank: "rank", heads: "heads" },
+    columns: { question: "question", answer: "score", rank: "rank", heads: "heads" },
   },
 
   arcs: {
     picture: (model: string, head: string) => `${model}, head ${head}`,
-    columns: { query: "query", reads: "reads", key: "key", token: "token", weight: "weight" },
+    columns: { query: "query", reads: "attends to", key: "key", token: "token", weight: "weight" },
   },
 
   role: {
-    none: "No name",
+    none: "No role",
     also: (roles: string) => `also ${roles}`,
     changes: "changes this text",
     without: "nats KL without it",
     earnedNone: (roles: string, others: string, heads: string) =>
-      `Tested for ${roles} roles, and earned none, like ${others} other heads of ${heads}.`,
-    nearest: "In the tests it came nearest to these.",
+      `Tested for ${roles} roles and passed none, like ${others} other heads of ${heads}.`,
+    nearest: "It came closest to these roles.",
     testedOn: (inputs: string) => `Tested on: ${inputs}.`,
-    testing: "Every head is being tested for every role. The microscope answers again when that is done.",
-    untested: "This head has not been tested for a role. What stands below describes it on this text alone.",
+    testing: "Every head is being tested for every role. You can use the microscope again when that is done.",
+    untested: "This head has not been tested for a role. The numbers below are for this text only.",
     test: "Test this model’s heads (takes a minute)",
   },
 
   details: {
     same: "Same role:",
     more: (heads: number) => `and ${heads} more`,
-    alike: "Reads alike here:",
-    cosine: (cosine: string) => `Cosine of the two patterns on this text, the first token left out: ${cosine}`,
-    alikeBy: (head: string, cosine: string) => `Head ${head}, ${cosine} alike`,
-    noneAlike: "No other head reads this text like it.",
+    alike: "Similar pattern here:",
+    cosine: (cosine: string) => `Cosine of the two patterns on this text, without the first token: ${cosine}`,
+    alikeBy: (head: string, cosine: string) => `Head ${head}, similarity ${cosine}`,
+    noneAlike: "No other head has a similar pattern on this text.",
     calls: (source: string) => `${source} calls it`,
     outcomes: {
       agrees: "; these weights agree",
@@ -61,7 +61,7 @@ export default {
     },
     how: "How it was tested",
     marks: (rival: string) =>
-      `Dot: this head; line: 95 % interval over inputs; grey: the strongest other answer of the same head${rival}; tick: what the name asks for.`,
+      `Dot: this head; line: 95% interval over inputs; grey: the best competing explanation for the same head${rival}; tick: the threshold for this role.`,
     tried: (inputs: number, p: number) => `${inputs} inputs; p = ${p} for the whole model.`,
     control: (score: string) => `The best head of the same model with random weights: ${score}.`,
   },

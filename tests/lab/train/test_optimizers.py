@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from headscope.lab.train.muon import Muon, orthogonal
+from headscope.lab.train.optimizers import Muon, _orthogonal
 
 
 def test_the_update_is_that_of_torch_for_every_shape() -> None:
@@ -27,5 +27,5 @@ def test_the_update_is_that_of_torch_for_every_shape() -> None:
 
 def test_singular_values_come_near_one() -> None:
     matrices = torch.randn(3, 12, 20, generator=torch.Generator().manual_seed(1))
-    values = torch.linalg.svdvals(orthogonal(matrices).float())
+    values = torch.linalg.svdvals(_orthogonal(matrices).float())
     assert 0.5 < float(values.min()) <= float(values.max()) < 1.5

@@ -1,21 +1,19 @@
-"""``python -m headscope.attention``: build multi-head attention step by step, print every shape, and check it."""
+"""``headscope build``: multi-head attention step by step, print every shape, and check it."""
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from headscope.attention import reference
-from headscope.attention.cache import KVCache
 from headscope.attention.masks import causal
-from headscope.attention.module import MultiHeadAttention
+from headscope.attention.module import KVCache, MultiHeadAttention
 from headscope.errors import ShapeError
 
 TEXTS, TOKENS = 2, 6
@@ -25,28 +23,15 @@ SHADES = " ░▒▓█"
 BOLD, DIM = 1, 2  # ANSI codes
 
 
-class Built(NamedTuple):
+class _Built(NamedTuple):
     """A module and a small batch of inputs."""
 
     module: MultiHeadAttention
     x: Tensor
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m headscope.attention", description=__doc__)
-    parser.add_argument("--d-model", type=int, default=768, help="width of the model (768)")
-    parser.add_argument("--heads", type=int, default=12, help="number of heads (12)")
-    parser.add_argument("--kv-heads", type=int, default=None, help="key/value heads, shared in groups (all)")
-    given = parser.parse_args(arguments)
-    try:
-        return show(given.d_model, given.heads, given.kv_heads)
-    except ShapeError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-
-
 @torch.no_grad()
-def show(d_model: int, n_heads: int, n_kv_heads: int | None = None) -> int:
+def build(d_model: int, n_heads: int, n_kv_heads: int | None = None) -> int:
     """Print the steps and the checks; return 0 if all checks pass."""
     if d_model > WIDEST:
         raise ShapeError(
@@ -54,7 +39,7 @@ def show(d_model: int, n_heads: int, n_kv_heads: int | None = None) -> int:
         )
     torch.manual_seed(0)
     module = MultiHeadAttention(d_model, n_heads, n_kv_heads)
-    built = Built(module, torch.randn(TEXTS, TOKENS, d_model))
+    built = _Built(module, torch.randn(TEXTS, TOKENS, d_model))
     print(_style(f"Multi-head attention: {n_heads} heads of {module.d_head} in a model {d_model} wide", BOLD))
     _one_head(built)
     _many_heads(built)
@@ -63,7 +48,7 @@ def show(d_model: int, n_heads: int, n_kv_heads: int | None = None) -> int:
     return _checks(built)
 
 
-def _one_head(built: Built) -> None:
+def _one_head(built: _Built) -> None:
     """Print the first head, by the definition."""
     module, x = built
     d_head, weights = module.d_head, _weights(module)[0]
@@ -80,7 +65,7 @@ def _one_head(built: Built) -> None:
         print("  " + " ".join(_shade(weight) for weight in row) + "   " + " ".join(f"{weight:.2f}" for weight in row))
 
 
-def _many_heads(built: Built) -> None:
+def _many_heads(built: _Built) -> None:
     """Print all heads at once: split, attend, concatenate, and multiply by W_O."""
     module, x = built
     n_heads, d_head = module.n_heads, module.d_head
@@ -99,7 +84,7 @@ def _many_heads(built: Built) -> None:
     _step("output", module.o_proj(together), "shape in = shape out")
 
 
-def _checks(built: Built) -> int:
+def _checks(built: _Built) -> int:
     print(_title("Checks, and the largest difference between their two sides"))
     passed = True
     for claim, difference in _differences(built):
@@ -110,7 +95,7 @@ def _checks(built: Built) -> int:
     return 0 if passed else 1
 
 
-def _differences(built: Built) -> Iterator[tuple[str, float]]:
+def _differences(built: _Built) -> Iterator[tuple[str, float]]:
     """Yield each claim, and the largest difference between its two sides."""
     module, x = built
     W_O, mask = module.o_proj.weight.T, causal()
@@ -138,7 +123,7 @@ def _differences(built: Built) -> Iterator[tuple[str, float]]:
         yield "torch.nn.MultiheadAttention with these weights gives the same", _apart(expected, output)
 
 
-def _stepwise(built: Built) -> Tensor:
+def _stepwise(built: _Built) -> Tensor:
     module, x = built
     cache = KVCache(module, batch=TEXTS, capacity=TOKENS)
     rows = []
@@ -179,7 +164,3 @@ def _title(text: str) -> str:
 def _style(text: str, code: int) -> str:
     plain = "NO_COLOR" in os.environ or not sys.stdout.isatty()
     return text if plain else f"\x1b[{code}m{text}\x1b[0m"
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

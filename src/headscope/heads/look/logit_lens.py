@@ -1,0 +1,63 @@
+"""Logit lens: the model's own way from the end of its residual stream to the logits, begun at every layer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from headscope.errors import ModelError
+from headscope.heads.edits.points import Change, Point, changing
+from headscope.heads.look.sampling import Prediction, strongest_predictions
+from headscope.models.structure.readers import probed
+from headscope.models.structure.trace import hooked
+
+if TYPE_CHECKING:
+    from headscope.heads.look.look import Look
+
+
+def logit_lens(look: Look, place: int, count: int) -> dict[str, list[Prediction]]:
+    """The likeliest tokens of ``resid_pre`` of every layer at one position, and of the end of the stream.
+
+    What follows the stream acts on each position by itself. So the values are put in its place, one at each position
+    of this text, and the model goes on from there with its own norm, W_U and whatever comes after.
+    """
+    model, end = look.model, look.model.unembedding_input()
+    if end is None:
+        raise ModelError(
+            f"{look.shape.name}: the end of its residual stream was not found, and the lens looks from there"
+        )
+    side = "decoder" if look.prepared.decoder_tokens else ""
+    points = [Point("resid_pre", label) for label in probed(model).layers.values() if label.startswith(side)]
+    values: dict[str, Tensor] = {}
+
+    def keeping(point: Point) -> Change:
+        def keep(value: Tensor, first: int) -> Tensor:
+            values[str(point)] = value[0, place].detach().clone()
+            return value
+
+        return keep
+
+    def keep_end(module: nn.Module, args: Any, kwargs: Any) -> None:
+        values["logits"] = args[0][0, place].detach().clone()
+
+    with torch.no_grad():
+        with changing(model, {point: keeping(point) for point in points}, {}), hooked([end], before=keep_end):
+            look.cache.run()
+        rows, length = torch.stack(list(values.values())), len(look.written)
+        found = [_from_end(look, end, some) for some in torch.split(rows, length)]
+    logits = torch.cat(found)
+    return {name: strongest_predictions(model, row, count) for name, row in zip(values, logits, strict=True)}
+
+
+def _from_end(look: Look, end: nn.Module, rows: Tensor) -> Tensor:
+    """The logits of these values at the end of the stream."""
+
+    def put(module: nn.Module, args: Any, kwargs: Any) -> Any:
+        stream = args[0].clone()
+        stream[0, : len(rows)] = rows.to(stream)
+        return (stream, *args[1:]), kwargs
+
+    with hooked([end], before=put):
+        return look.cache.run().logits[0, : len(rows)]

@@ -1,0 +1,212 @@
+"""Learn where every z goes: it is carried along the pass of the probe, with a number for each of its cells.
+
+At the first matrix of weights, the numbers in its input say which cell of z is where: which matrix is W_O, which axis
+is the head, and the order of heads and of their numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
+
+from headscope.models.any_torch.axes import AxisKind, HeadAxes
+from headscope.models.any_torch.function_mode import AttentionMode, FoundCall, MatrixUse, OnMatrix, Visit
+from headscope.models.any_torch.matrices import MatrixProduct, as_matrix
+from headscope.models.any_torch.score_product import find_score_product, why_no_pattern
+from headscope.models.protocol import HeadSum
+from headscope.models.structure.carry import Route
+from headscope.models.structure.tape import ARRANGE, Node, SourceNode, Tape
+from headscope.models.structure.weights import Layout as RowOrder
+from headscope.models.structure.weights import cell_numbers
+
+NOT_TAKEN = "no matrix takes its heads as they are: something acts on them first, or there is no W_O"
+SEVERAL_QUERIES = "one row of the next matrix reads several queries: this attends over channels, or reshapes its heads"
+NOT_BY_HEAD = "the next matrix does not take all of its heads side by side"
+
+Passing = Callable[[Visit, OnMatrix], AbstractContextManager[AttentionMode]]
+"""Opens a pass whose attention calls and matrices go to these two functions."""
+
+
+@dataclass
+class MatrixTake:
+    """A matrix that takes z, or some rows of it: which use of a matrix in the pass, and which cell is where."""
+
+    index: int
+    weight: Float[Tensor, "in out"]
+    bias: Float[Tensor, " out"] | None
+    parameter: Tensor
+    rows: Int[Tensor, " row"]
+    channels: Int[Tensor, " channel"]
+    cells: Int[Tensor, "row channel"]
+    order: Int[Tensor, " all"] = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    """Input channels of the matrix in the order head, number."""
+
+
+@dataclass
+class LearnedSite:
+    """What the learning pass says of one site; ``why`` is the reason where it cannot be observed."""
+
+    name: str
+    module: nn.Module
+    shape: tuple[int, ...]
+    """Of z in the learning pass, ``[lead…, query, d]``."""
+    eager: bool
+    layout: HeadAxes | None = None
+    takes: list[MatrixTake] = field(default_factory=list)
+    product: int | None = None
+    """Which of the products before the softmax is q·kᵀ, counted from the last."""
+    factor: float = 1.0
+    why: str = ""
+    kind: HeadSum = "exact"
+    kind_why: str = ""
+    rows: RowOrder = "batch first"
+    """The order of the rows of W_O's input, where head parts are taken there."""
+
+    @property
+    def n_heads(self) -> int:
+        return 0 if self.layout is None else self.layout.n_heads(self.shape[:-2])
+
+
+@dataclass(frozen=True)
+class Met:
+    """A matrix that z has met first, perhaps gated or normed: which use of a matrix in the pass, and its input."""
+
+    index: int
+    matrix: MatrixProduct
+    z: SourceNode
+    x: Node
+
+
+class Learning:
+    """One pass in which every z is carried to the matrices that it meets first."""
+
+    def __init__(self) -> None:
+        self.tape = Tape(only_z=True)
+        self.sites: dict[str, LearnedSite] = {}
+        self.met: dict[str, list[Met]] = {}
+        self._z: dict[str, SourceNode] = {}
+
+    def run(self, run: Callable[[], Any], passing: Passing, given: Iterable[Tensor]) -> None:
+        for value in given:
+            self.tape.mark_input(value)
+        with passing(self._visit, self._on_matrix), torch.enable_grad(), self.tape:
+            run()
+        for name, site in self.sites.items():
+            for met in self.met.get(name, ()):
+                _take(site, met)
+            if not site.takes:
+                site.why = site.why or NOT_TAKEN
+
+    def _visit(self, found: FoundCall) -> Tensor:
+        with _disable_current_modes():
+            z = found.own().detach()
+            if found.site not in self.sites:
+                site = LearnedSite(found.site, found.module, found.shape, found.eager, why=why_no_pattern(found))
+                if found.eager and not site.why:
+                    site.product, site.factor, site.why = find_score_product(found)
+                self.sites[found.site] = site
+        if not self.sites[found.site].why and tuple(z.shape) == found.shape:
+            self._z[found.site] = self.tape.mark_z(z, found.site)
+        return z
+
+    def _on_matrix(self, use: MatrixUse) -> Tensor | None:
+        """Note which z this matrix takes; cut the gradients of scores here."""
+        matrix = as_matrix(use)
+        if matrix is None:
+            return None
+        node = self.tape.z_in(matrix.x)
+        for name in () if node is None else sorted(node.z):
+            assert node is not None
+            self.met.setdefault(name, []).append(Met(use.index, matrix, self._z[name], node))
+        return None if use.of_scores else matrix.with_input(matrix.x).detach()
+
+
+def _take(site: LearnedSite, met: Met) -> None:
+    """Note how a matrix takes this site's z, where it takes it as it is."""
+    route = Route(met.x)
+    if any(op.name not in ARRANGE for op in route.ops):
+        return
+    made = route.carry(met.z, cell_numbers(met.z).view(met.z.shape))
+    if made is None:  # something acted on it that is neither linear nor a norm
+        return
+    number = met.matrix.rows(made).long() - 1
+    inside = number >= 0
+    channels = inside.any(0).nonzero()[:, 0]
+    rows = inside[:, channels].all(1).nonzero()[:, 0]
+    cells = number[rows][:, channels]
+    if len(channels) < 2 or cells.numel() < int(inside.sum()) or 2 * len(set(cells.flatten().tolist())) < cells.numel():
+        return
+    matrix = met.matrix
+    take = MatrixTake(met.index, matrix.weight, matrix.bias, matrix.parameter, rows, channels, cells)
+    layout = _layout(cells, site.shape)
+    if layout is None:
+        site.why = site.why or SEVERAL_QUERIES
+    else:
+        order = _head_order(layout, cells[0], site.shape)
+        site.why = site.why or ("" if order is not None else NOT_BY_HEAD)
+        take.order = channels if order is None else channels[order]
+        site.layout = site.layout or layout
+        if site.layout != layout:
+            site.why = NOT_BY_HEAD
+    site.takes.append(take)
+
+
+def _layout(cells: Int[Tensor, "row channel"], shape: tuple[int, ...]) -> HeadAxes | None:
+    """What each leading axis is: its coordinate moves along a row of W_O's input (head), down the rows (batch) or both.
+
+    None where a row reads several queries, or a channel several numbers of a head.
+    """
+    coordinates, rest = [], cells
+    for size in reversed(shape):
+        coordinates.append(rest % size)
+        rest = rest // size
+    number, query, *reversed_lead = coordinates
+    if bool((query != query[:, :1]).any()) or bool((number != number[:1]).any()):
+        return None
+    kinds: list[AxisKind] = []
+    heads = 1
+    for at, size in zip(reversed(reversed_lead), shape[:-2], strict=True):
+        along, down = bool((at != at[:, :1]).any()), bool((at != at[:1]).any())
+        if along and down:
+            if heads > 1:
+                return None
+            kind, heads = _merged(at, size)
+            if kind is None:
+                return None
+            kinds.append(kind)
+        else:
+            kinds.append("head" if along else "batch")
+    return HeadAxes(tuple(kinds), heads)
+
+
+def _merged(at: Int[Tensor, "row channel"], size: int) -> tuple[AxisKind | None, int]:
+    """Batch and head in one axis: which of them counts faster, and the number of heads."""
+    heads = len(set(at[0].tolist()))
+    if heads < 2 or size % heads:
+        return None, 1
+    batch = size // heads
+    if not bool((at // heads != at[:, :1] // heads).any()):
+        return "batch head", heads
+    return ("head batch", heads) if not bool((at % batch != at[:, :1] % batch).any()) else (None, 1)
+
+
+def _head_order(layout: HeadAxes, cells: Int[Tensor, " channel"], shape: tuple[int, ...]) -> Tensor | None:
+    """Channels of one row in the order head, number; None unless all of them are there, each once."""
+    lead, d = shape[:-2], shape[-1]
+    count = int(torch.tensor(lead).prod()) if lead else 1
+    table = layout.to_heads(torch.arange(count, device=cells.device).view(*lead, 1, 1), lead)[:, :, 0, 0]
+    head_of = torch.empty(count, dtype=torch.long, device=cells.device)
+    for head in range(table.shape[1]):
+        head_of[table[:, head]] = head
+    place = head_of[cells // (shape[-2] * d)] * d + cells % d
+    n_cells = layout.n_heads(lead) * d
+    if len(place) != n_cells or not torch.equal(place.sort().values, torch.arange(n_cells, device=cells.device)):
+        return None
+    return place.argsort()

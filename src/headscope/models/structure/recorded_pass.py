@@ -1,0 +1,200 @@
+"""Ask a recorded pass: the residual stream around a site, what was written into it, and a logit as a sum of that.
+
+Norms, gates and patterns are held at this pass's values wherever a sum is split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headscope.errors import ModelError
+from headscope.models.protocol import SiteObserver
+from headscope.models.structure.carry import Route, source_device
+from headscope.models.structure.readers import before_norm, carried_part, has_own_norm, probed, reader_inputs, value_of
+from headscope.models.structure.recorder import record_stream
+from headscope.models.structure.tape import SHAPE, Node, Op, SourceNode
+from headscope.models.structure.unembedding import through_frozen_norm
+from headscope.models.structure.writers import RecordedStream, Writer, ancestors
+
+NOT_A_SUM = (
+    "what W_O writes does not reach the end of the residual stream by addition alone (a norm or a gate acts on it)"
+)
+NOT_ADDED = "what W_O writes is not added to the residual stream that predictions are read from"
+NO_END = "the end of its residual stream was not found"
+Stream = Float[Tensor, "query d_model"]
+
+
+class RecordedPass:
+    """One forward pass of one text as a graph. The stream is the sum of what was written into it."""
+
+    def __init__(
+        self,
+        model: Any,
+        inputs: Mapping[str, Tensor],
+        observer: SiteObserver | None = None,
+        until: Collection[str] = (),
+    ) -> None:
+        self.model = model
+        self.stream: RecordedStream = record_stream(model, inputs, observer, until)
+
+    def resid_pre(self, site: str) -> Stream:
+        """The residual stream that a site reads, before its norm."""
+        reads = self.stream.sites[site].nodes
+        side = next((side for side in reads), "q")
+        return _rows(reader_inputs(self.stream.node(site, side), has_own_norm(self.model, site, side))[0])
+
+    def resid_mid(self, site: str) -> Stream:
+        """The residual stream once a site has written into it: what the MLP of its layer reads, where that is later."""
+        for read in self._mlp_reads(site):
+            held = {source.heads.site for source in Route(read).sources if source.heads is not None}
+            if site in held and not held & set(self._later(site)):
+                return _rows(read if read in ancestors(self._ends()) else before_norm(read))
+        before = self.resid_pre(site)
+        return before + self._added(site, lambda source: self._wrote(source, site)).to(before)
+
+    def mlp_out(self, site: str) -> Stream | None:
+        """What the MLP of a site's layer adds to the residual stream, all experts together; None without one."""
+        layer = site.removesuffix(".cross")
+        every = (writer for end in self._ends() for writer in self.stream.writers(Route(end)))
+        own = {source for w in every if w.kind == "mlp" and w.layer == layer for source, _ in w.sources}
+        return self._added(site, lambda source: source in own) if own else None
+
+    def attribution(self, place: int, tokens: Sequence[int]) -> dict[str, float]:
+        """Split the logit of a token, less that of a second one if there is one, over everything that was written."""
+        end = self.stream.final
+        if end is None:
+            raise ModelError(
+                f"{self.model.shape.name}: the end of its residual stream was not found, so no logit can be split"
+            )
+        direction = logit_direction(self.model, value_of(end)[0, place], tokens)
+        route = Route(end)
+        writers = self.stream.writers(route)
+        gradients = reading_gradients(route, lambda whole: whole[0, place] @ direction.to(whole))
+        return {writer.name: writer_share(writer, gradients) for writer in writers}
+
+    def _ends(self) -> list[Node]:
+        """Where the stream ends, and what every site reads of it."""
+        reads = [node for reads in self.stream.sites.values() for node in reads.nodes.values()]
+        return [*([] if self.stream.final is None else [self.stream.final]), *self.stream.roots, *reads]
+
+    def _later(self, site: str) -> list[str]:
+        sites = list(self.stream.sites)
+        return sites[sites.index(site) + 1 :]
+
+    def _wrote(self, source: SourceNode, site: str) -> bool:
+        """Whether a site wrote this: its heads, or its output as a whole."""
+        if source.heads is not None:
+            return source.heads.site == site
+        path = self.stream.site_paths[site]
+        return source.dynamic and source.call == site and (source.path + ".").startswith(path + ".")
+
+    def _mlp_reads(self, site: str) -> list[Node]:
+        """What matrices of the site's layer read of the stream, beside those of attention."""
+        layer = site.partition("@")[0].removesuffix(".cross")
+        inside = tuple(f"{path}." for path, name in self.stream.layers.items() if name == layer)
+        own = tuple(f"{path}." for path in self.stream.site_paths.values())
+        found = [(path + ".", node) for path, node in self.stream.tape.reads]
+        return [_unshaped(node) for path, node in found if path.startswith(inside) and not path.startswith(own)]
+
+    def _added(self, site: str, mine: Callable[[SourceNode], bool]) -> Stream:
+        """What some sources have become where they first join something else that was written."""
+        for end in self._ends():
+            route = Route(end)
+            wanted = {source for source in route.sources if mine(source)}
+            holds: dict[Node, set[SourceNode]] = {source: {source} for source in route.sources}
+            for op in route.ops if wanted else ():
+                held = holds[op] = set().union(*(holds.get(parent, set()) for parent in op.parents))
+                others = any(source.dynamic and source not in wanted for source in held)
+                if op.name == "add" and not op.in_site and wanted <= held and others:
+                    writers = self.stream.writers(Route(op))
+                    parts = [carried_part(w, op) for w in writers if any(source in wanted for source, _ in w.sources)]
+                    return sum(parts[1:], parts[0]).reshape(-1, op.shape[-1])
+        raise ModelError(f"{site}: what it adds to the residual stream was not found: it does not join it by addition")
+
+
+def _rows(node: Node) -> Stream:
+    return value_of(node).detach().reshape(-1, node.shape[-1])
+
+
+def _unshaped(node: Node) -> Node:
+    """The stream that a matrix reads, without the reshaping before the product."""
+    while isinstance(node, Op) and node.name in SHAPE:
+        node = next(node.parents)
+    return node
+
+
+def stream_factor(model: Any, site: str) -> float:
+    """The factor with which what a site's heads write reaches the end of the stream; refused where it is not one."""
+    end = probed(model).final
+    route = None if end is None else Route(end)
+    mine = [each for each in route.sources if each.heads is not None and each.heads.site == site] if route else []
+    if route is None or not mine:
+        raise ModelError(f"{site}: {NO_END if route is None else NOT_ADDED}, so a logit cannot be split over its heads")
+    written = torch.randn(mine[0].shape, generator=torch.Generator().manual_seed(0)).to(source_device(mine[0]))
+    arrived = route.carry(mine[0], written)
+    assert arrived is not None
+    arrived = arrived.reshape(-1) if arrived.numel() == written.numel() else torch.zeros(written.numel())
+    factor = float(arrived @ written.reshape(-1) / written.square().sum())
+    if (
+        not abs(factor) > 1e-9
+        or not (arrived - factor * written.reshape(-1)).norm() <= 1e-3 * abs(factor) * written.norm()
+    ):
+        raise ModelError(f"{site}: {NOT_A_SUM}, so a logit cannot be split over its heads")
+    return 1.0 if abs(factor - 1.0) < 1e-4 else factor
+
+
+def logit_direction(model: Any, residual: Tensor, tokens: Sequence[int]) -> Float[Tensor, " d_model"]:
+    """The direction of the stream that a logit reads, through the final norm, held at this residual."""
+    unembedding = model.unembedding()
+    direction = unembedding.weight[tokens[0]].detach().float()
+    if len(tokens) > 1:
+        direction = direction - unembedding.weight[tokens[1]].detach().float()
+    return through_frozen_norm(unembedding.norm, residual, direction)
+
+
+@torch.enable_grad()
+def reading_gradients(route: Route, read: Callable[[Tensor], Tensor]) -> dict[SourceNode, Tensor]:
+    """The gradient of a linear reading of the target with respect to every source."""
+    leaves = [torch.zeros(each.shape, device=source_device(each)).requires_grad_() for each in route.sources]
+    parts: dict[Node, Tensor] = dict(zip(route.sources, leaves, strict=True))
+    made = route.carry_together(parts)
+    gradients = torch.autograd.grad(read(made), leaves, allow_unused=True)
+    pairs = zip(route.sources, gradients, strict=True)
+    return {source: gradient for source, gradient in pairs if gradient is not None}
+
+
+@torch.no_grad()
+def writer_share(writer: Writer, gradients: dict[SourceNode, Tensor]) -> float:
+    """What one writer gives to a reading."""
+    return sum((_inner(source, part, gradients.get(source)) for source, part in writer.sources), 0.0)
+
+
+def _inner(source: SourceNode, part: int | None, gradient: Tensor | None) -> float:
+    """The share of a source, or of one head of it, or of its bias."""
+    if gradient is None:
+        return 0.0
+    if source.heads is None or part is None:
+        assert source.value is not None
+        return float((source.value.double() * gradient.double()).sum())
+    output = source.heads
+    if part < 0:
+        assert output.bias is not None
+        return float((gradient.double() * output.bias.double()).sum())
+    rows = gradient.reshape(-1, gradient.shape[-1]).double() @ output.weight[part].double().T
+    x = output.x.reshape(-1, output.n_heads, output.weight.shape[1])[:, part].double()
+    return float((x * rows).sum())
+
+
+def value_reading(writer: Writer, gradients: dict[SourceNode, Tensor], position: int) -> Tensor:
+    """How a reading depends on a head's z at one position."""
+    source, part = writer.sources[0]
+    assert source.heads is not None
+    assert part is not None
+    gradient = gradients[source]
+    rows = gradient.reshape(-1, gradient.shape[-1]) @ source.heads.weight[part].float().T
+    return rows[position]

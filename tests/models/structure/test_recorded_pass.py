@@ -1,0 +1,197 @@
+"""The stream around a site, the MLP's output and shares of a logit, against the model's own states and weights."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from tests.models import tiny
+from torch import nn
+
+import headscope
+from headscope.errors import InputError, ModelError
+from headscope.models.structure.recorded_pass import NO_END, NOT_ADDED, stream_factor
+from headscope.names import Head
+from headscope.scope import Scope
+
+IDS = list(range(5, 20))
+SIZES: dict[str, Any] = {
+    "vocab_size": 97, "hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+}  # fmt: skip
+SEQUENTIAL = {
+    "llama": (transformers.LlamaForCausalLM, transformers.LlamaConfig(**SIZES, num_key_value_heads=2)),
+    "gpt2": (transformers.GPT2LMHeadModel, transformers.GPT2Config(vocab_size=97, n_embd=48, n_layer=2, n_head=4)),
+    "gemma2": (transformers.Gemma2ForCausalLM, transformers.Gemma2Config(**SIZES, num_key_value_heads=2, head_dim=12)),
+    "granite": (
+        transformers.GraniteForCausalLM,
+        transformers.GraniteConfig(**SIZES, num_key_value_heads=2, residual_multiplier=0.22),
+    ),
+    "opt": (
+        transformers.OPTForCausalLM,
+        transformers.OPTConfig(
+            vocab_size=97,
+            hidden_size=48,
+            ffn_dim=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            word_embed_proj_dim=48,
+        ),
+    ),
+    "mixtral": (transformers.MixtralForCausalLM, transformers.MixtralConfig(**SIZES, num_key_value_heads=2)),
+    "neox, parallel": (transformers.GPTNeoXForCausalLM, transformers.GPTNeoXConfig(**SIZES)),
+}
+
+
+def built(family: str) -> transformers.PreTrainedModel:
+    kind, config = SEQUENTIAL[family]
+    torch.manual_seed(0)
+    model = kind(config).eval()
+    for parameter in model.parameters():
+        if parameter.ndim == 2:
+            nn.init.normal_(parameter, std=0.2)
+    return model
+
+
+@pytest.mark.parametrize("family", SEQUENTIAL)
+def test_before_attention_and_mlp_add_up_to_the_models_hidden_states(family: str) -> None:
+    model = built(family)
+    with torch.no_grad():
+        hidden = model(torch.tensor([IDS]), output_hidden_states=True).hidden_states
+    with headscope.load(model) as scope:
+        look = scope.look(IDS)
+        stream = look.residual(0)
+        torch.testing.assert_close(stream.before, hidden[0][0])
+        torch.testing.assert_close(stream.after + look.mlp("0"), hidden[1][0], atol=1e-5, rtol=1e-4)
+        added = (stream.after - stream.before)[4]
+        written = look.contributions(4, ["0"]).sites["0"].output
+        if family != "gemma2":  # there a norm stands between W_O and the stream
+            factor = 0.22 if family == "granite" else 1.0
+            torch.testing.assert_close(added, factor * written, atol=1e-5, rtol=1e-4)
+
+
+def test_a_norm_on_the_stream_carries_it_on() -> None:
+    torch.manual_seed(0)
+    model = transformers.BertModel(transformers.BertConfig(**SIZES)).eval()
+    made: dict[str, torch.Tensor] = {}
+    layer = model.encoder.layer[1]
+    hooks = {"after": layer.attention.output.LayerNorm, "mlp": layer.output.dense}
+    for name, module in hooks.items():
+        module.register_forward_hook(lambda _, __, output, name=name: made.__setitem__(name, output[0]))
+    with headscope.load(model) as scope:
+        look = scope.look(IDS)
+        stream, mlp = look.residual("1"), look.mlp("1")
+        scope.model.run({"input_ids": torch.tensor([IDS])})
+        torch.testing.assert_close(stream.after, made["after"])
+        torch.testing.assert_close(mlp, made["mlp"], atol=1e-6, rtol=1e-5)
+
+
+def test_self_and_cross_attention_of_one_layer_follow_each_other() -> None:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 97, "d_model": 48, "d_kv": 12, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+    model = transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes, decoder_start_token_id=0)).eval()
+    with headscope.load(model) as scope:
+        look = scope.look(IDS)
+        torch.testing.assert_close(look.residual("decoder.1").after, look.residual("decoder.1.cross").before)
+        torch.testing.assert_close(look.mlp("decoder.1"), look.mlp("decoder.1.cross"))
+
+
+def test_edits_are_in_force() -> None:
+    with headscope.load(built("llama")) as scope:
+        plain = scope.look(IDS).residual("1")
+        with scope.edit(headscope.ablate("0.1")):
+            changed = scope.look(IDS).residual("1")
+    assert not torch.allclose(plain.before, changed.before)
+
+
+@pytest.mark.parametrize("build", [tiny.llama, tiny.gpt2, tiny.t5])
+def test_most_families_add_attention_outputs_unscaled(build: Callable[[], transformers.PreTrainedModel]) -> None:
+    with headscope.load(build()) as scope:
+        sites = [site for site in scope.model.shape.sites if not site.startswith("encoder")]
+        assert {stream_factor(scope.model, site) for site in sites} == {1.0}
+
+
+def test_granites_residual_multiplier_scales_logit_attribution() -> None:
+    sizes = {**tiny.SIZES, "num_key_value_heads": 2, "residual_multiplier": 0.22, "logits_scaling": 2.0}
+    model = tiny.build("GraniteConfig", "GraniteForCausalLM", **sizes)
+    with headscope.load(model) as scope:
+        look = scope.look(IDS)
+        attribution = look.logit_attribution(7, minus=8)
+        assert stream_factor(scope.model, "1") == pytest.approx(0.22, rel=1e-4)
+        with torch.no_grad():
+            residual = scope.model.run(look.prepared.inputs, residual=True).residual
+            assert residual is not None
+            scale = (residual[0, -1].square().mean() + model.model.norm.variance_epsilon).rsqrt()
+            written = 0.22 * look.contributions(-1).part("0.3") * scale * model.model.norm.weight
+            expected = written @ (model.lm_head.weight[7] - model.lm_head.weight[8]) / 2.0
+        assert attribution.heads[Head("0", 3)] == pytest.approx(float(expected), rel=1e-3)
+
+
+def test_all_shares_are_the_logit() -> None:
+    with headscope.load(built("gemma2")) as scope:
+        look = scope.look(IDS)
+        shares = look.recorded.attribution(7, [5, 6])
+        assert sum(shares.values()) == pytest.approx(look.logit_attribution(5, 6, position=7).total, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("build", "site", "why"),
+    [(tiny.t5, "encoder.0", NOT_ADDED), (tiny.opt, "0", NO_END)],
+    ids=["another stream", "a norm inside the last layer"],
+)
+def test_a_factor_that_is_not_one_is_refused(
+    build: Callable[[], transformers.PreTrainedModel], site: str, why: str
+) -> None:
+    with headscope.load(build()) as scope, pytest.raises(ModelError, match=f"^{site}: {re.escape(why)}"):
+        stream_factor(scope.model, site)
+
+
+class Block(nn.Module):
+    """Attention that is added to the stream, with an MLP beside it, or that replaces it."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.attention = headscope.MultiHeadAttention(d_model=16, n_heads=2)
+        self.mlp, self.way = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 16)), way
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        z = self.attention(x)
+        if self.way == "gated":
+            return x * z
+        return x + 2 * z + 3 * self.mlp(x) if self.way == "parallel" else x + z
+
+
+class Stack(nn.Module):
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.embed, self.layers, self.head = nn.Embedding(30, 16), nn.ModuleList([Block(way)]), nn.Linear(16, 30)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.head(self.layers[0](self.embed(ids)))  # type: ignore[no-any-return]
+
+
+def stacked(way: str) -> tuple[Stack, Scope]:
+    torch.manual_seed(0)
+    model = Stack(way)
+    return model, headscope.load(model)
+
+
+@torch.no_grad()
+def test_parallel_branches_have_factors_of_their_own() -> None:
+    model, scope = stacked("parallel")
+    look, x = scope.look(IDS), model.embed(torch.tensor([IDS]))
+    layer: Any = model.layers[0]
+    before, after = look.residual("0")
+    torch.testing.assert_close(before, x[0])
+    torch.testing.assert_close(after, (x + 2 * layer.attention(x))[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(look.mlp("0"), 3 * layer.mlp(x)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_layer_without_mlp_has_none_and_a_product_is_no_sum() -> None:
+    with pytest.raises(InputError, match="the layer of 0 adds nothing to the residual stream after its attention"):
+        stacked("no mlp")[1].look(IDS).mlp("0")
+    with pytest.raises(ModelError, match="0: what it adds to the residual stream was not found"):
+        stacked("gated")[1].look(IDS).residual("0")
