@@ -62,6 +62,8 @@ def test_code_runs_with_numpy_and_reports_its_own_lines(lesson: Page):
     assert 'File "<your code>", line 2' in told
     assert "ZeroDivisionError" in told
     assert "b" not in ran(lesson, "print('b' in globals() or 'nothing of the last run')").split("\n")[0][:1]
+    ran(lesson, "import builtins\nbuiltins.left_there = 1")
+    assert "NameError" in ran(lesson, "print(left_there)")
 
 
 ESCAPES = {
@@ -75,6 +77,7 @@ ESCAPES = {
     ),
     "Pyodide's own request": "from pyodide.http import open_url\nprint('OUT', open_url('/api/model').read())",
     "a socket": "import socket\nsocket.create_connection(('127.0.0.1', 80), timeout=2)\nprint('OUT')",
+    "a timer": "from js import setTimeout\nprint('OUT')",
     "another package": (
         "import pyodide_js, asyncio\n"
         "asyncio.run(pyodide_js.loadPackage('https://example.com/a.whl'))\nimport a\nprint('OUT')"
@@ -118,7 +121,7 @@ def refused(frame: Frame, expression: str) -> bool:
 def test_endless_output_is_cut_and_endless_code_ended_and_large_memory_refused(lesson: Page):
     assert "only the first 20,000 characters" in ran(lesson, "for n in range(100000): print('x' * 80)")
     assert "MemoryError" in ran(lesson, "keep = []\nwhile True: keep.append(bytearray(50_000_000))")
-    assert "Ended after 10 seconds" in ran(lesson, "while True:\n    print('still here')")
+    assert "Stopped after 10 seconds" in ran(lesson, "while True:\n    print('still here')")
     assert "[2 4]" in ran(lesson, "import numpy as np\nprint(2 * np.array([1, 2]))"), "the next run begins anew"
     lesson.get_by_label("Code that you can change").fill("while True: pass")
     lesson.get_by_role("button", name="Run", exact=True).click()
