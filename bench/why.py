@@ -158,7 +158,7 @@ def _predicted(scope: Scope, look: Look, token: int) -> list[dict[str, Any]]:
     attribution = look.logit_attribution(token)
     parts = look.contributions(query)
     unembedding, residual = scope.model.unembedding(), look.cache.final_residual(query)
-    from headscope.heads.look.attribution import through_frozen_norm
+    from headscope.models.structure.unembedding import through_frozen_norm
 
     assert residual is not None
     direction = through_frozen_norm(unembedding.norm, residual, unembedding.weight[token].float())
