@@ -22,7 +22,7 @@ from headscope.errors import InputError
 from headscope.heads.edits.points import Change, Kind, Point, changing
 from headscope.heads.look.look import Look
 from headscope.models.modes import own_precision
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.models.structure.readers import probed
 
 if TYPE_CHECKING:

@@ -32,8 +32,8 @@ from headscope.models.config_checks import (
 from headscope.models.inputs.media import KEYS, MediaProcessors, split_processor
 from headscope.models.inputs.tokens import InputProcessor, add_start_token, gguf_start_token
 from headscope.models.modes import own_precision
-from headscope.models.protocol import OpenModel
 from headscope.models.pruning.pruned_modeling import pruned
+from headscope.models.recording import OpenModel
 from headscope.models.structure.sites import NoInterfaceError, input_embedding
 
 

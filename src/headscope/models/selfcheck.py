@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +14,12 @@ from torch import Tensor, nn
 from headscope.attention.observer import Call, plain
 from headscope.errors import ModelError
 from headscope.models.huggingface.attention import install_count, using_implementation
-from headscope.models.protocol import ForwardPass, OpenModel
+from headscope.models.protocol import ForwardPass
 from headscope.models.structure.sites import logits_of
 from headscope.names import ModelShape
+
+if TYPE_CHECKING:
+    from headscope.models.recording import OpenModel
 
 # Largest difference, relative to the largest number.
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 6e-2}

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from headscope.errors import EditError
 from headscope.models.decoding import continues
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.models.structure.carry import Route
 from headscope.models.structure.readers import probed
 from headscope.models.structure.trace import hooked

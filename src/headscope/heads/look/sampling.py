@@ -11,7 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.models.protocol import OpenModel, Token
+from headscope.models.protocol import Token
+from headscope.models.recording import OpenModel
 
 
 @dataclass(frozen=True)

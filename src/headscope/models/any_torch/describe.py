@@ -20,7 +20,7 @@ from headscope.models.any_torch.learning import LearnedSite
 from headscope.models.inputs.media_positions import MOST_EXTRA
 from headscope.models.selfcheck import relative_difference
 from headscope.models.structure.sites import input_embedding, logits_of, predicts_tokens, width_of
-from headscope.models.structure.trace import LeafCall, TracedPass, hooked
+from headscope.models.structure.trace import trace_leaves
 from headscope.models.structure.unembedding import UnembeddingPath, find_last_matrix, find_unembedding
 from headscope.names import Site
 
@@ -89,7 +89,13 @@ class Described:
 
 def describe(opened: AnyTorchModel) -> Described:
     """Run the probe once more and see what its layers made."""
-    trace = _trace(opened)
+    holders = [
+        part
+        for part in opened.model.modules()
+        if any(site.module in part.modules() for site in opened.learned.values())
+    ]
+    with without_fast_path(opened.model):
+        trace = trace_leaves(opened.model, lambda: opened._call(opened.probe), holders)
     table = input_embedding(opened.model)
     rows = int(table.weight.shape[0]) if isinstance(table, nn.Embedding) else None
     logits = output_of(trace.output)
@@ -104,7 +110,7 @@ def describe(opened: AnyTorchModel) -> Described:
         path = (
             find_unembedding(opened.model, trace, logits)
             if transformers_model
-            else find_last_matrix([(leaf.module, leaf.output) for leaf in trace.leaves], logits, table)
+            else find_last_matrix(trace, logits, table)
         )
         predicts = predicts_tokens(trace.output) if transformers_model else not path.why_not or logits.shape[-1] == rows
         vocabulary = int(logits.shape[-1]) if predicts else None
@@ -117,31 +123,6 @@ def describe(opened: AnyTorchModel) -> Described:
     ]  # fmt: skip
     sizes = {"d_model": width or (int(widths[0]) if widths else 0), "vocabulary": vocabulary}
     return Described(sizes, path, rows, grids, opened.hints.grid, lengths, _windowed(opened))
-
-
-def _trace(opened: AnyTorchModel) -> TracedPass:
-    """Every leaf's input and output, and the outputs of modules that hold a site."""
-    holders = {id(part) for part in opened.model.modules() for site in opened.learned.values() if _holds(part, site)}
-    paths = {id(part): path for path, part in opened.model.named_modules()}
-    trace = TracedPass()
-
-    def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        first = next((v for v in tree_leaves((args, kwargs)) if isinstance(v, Tensor) and v.is_floating_point()), None)
-        made = next((v for v in tree_leaves(output) if isinstance(v, Tensor) and v.is_floating_point()), None)
-        if made is None:
-            return
-        if next(module.children(), None) is None:
-            trace.leaves.append(LeafCall(paths[id(module)], module, made if first is None else first, made))
-        elif id(module) in holders:
-            trace.blocks.append(made)
-
-    with torch.no_grad(), without_fast_path(opened.model), hooked(opened.model.modules(), after=after):
-        trace.output = opened._call(opened.probe)
-    return trace
-
-
-def _holds(part: nn.Module, site: LearnedSite) -> bool:
-    return any(inner is site.module for inner in part.modules())
 
 
 def notes_on(opened: AnyTorchModel) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -13,12 +12,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headscope.attention.observer import Call, plain
-from headscope.errors import HeadscopeError, InputError, ModelError
+from headscope.attention.observer import plain
+from headscope.errors import ModelError
 from headscope.models.any_torch.arguments import Arguments, FunctionInputs, doubled
 from headscope.models.any_torch.calls import as_call
 from headscope.models.any_torch.checks import check_sites, seeded
-from headscope.models.any_torch.compiled import Uncompiled, without_fast_path
+from headscope.models.any_torch.compiled import without_fast_path
 from headscope.models.any_torch.describe import Described, describe, items_mixed, notes_on, output_of, refusal
 from headscope.models.any_torch.function_mode import AttentionMode, FoundCall, MatrixUse, ModelParts, OnMatrix, Visit
 from headscope.models.any_torch.gates import find_gated, read_hints
@@ -28,7 +27,7 @@ from headscope.models.any_torch.prepare import prepare
 from headscope.models.inputs import prepare as prepare_tensors
 from headscope.models.inputs.tokens import InputProcessor
 from headscope.models.protocol import OutputWeight, Prepared, SiteObserver, SiteOutput
-from headscope.models.recording import RecordedModel, Recording
+from headscope.models.recording import OpenModel, Recording
 from headscope.models.selfcheck import SelfCheck, fixed_seed, relative_difference
 from headscope.models.structure.recorder import current_recorder
 from headscope.models.structure.weights import rows_by_head
@@ -55,7 +54,7 @@ class Hints:
     notes: tuple[str, ...] = ()
 
 
-class AnyTorchModel(RecordedModel):
+class AnyTorchModel(OpenModel):
     """See ``OpenModel``. Sites are named by the path of the module that computes the attention."""
 
     def __init__(
@@ -63,11 +62,8 @@ class AnyTorchModel(RecordedModel):
     ) -> None:
         super().__init__(model, processor)
         self.arguments, self.hints, self.name = arguments, hints or Hints(), name
-        self.takes = frozenset(inspect.signature(model.forward).parameters)
         self.learned: dict[str, LearnedSite] = {}
         self._traced_inputs = {"input_ids", "attention_mask", *arguments.named()}
-        self._closed = False
-        self._uncompiled = Uncompiled(model)
         self._parts = ModelParts.of(model)
         # Functions, not methods: a copy of the module would copy this model with them.
         enter, leave = (lambda module, args: self._enter(module)), (lambda module, *_: self._leave(module))
@@ -76,11 +72,8 @@ class AnyTorchModel(RecordedModel):
                 module.register_forward_pre_hook(enter),
                 module.register_forward_hook(leave, always_call=True),
             ]
-        try:
+        with self.closed_on_error():
             self._find_structure()
-        except BaseException:
-            self.close()
-            raise
 
     # -- OpenModel
 
@@ -127,13 +120,6 @@ class AnyTorchModel(RecordedModel):
     def site_modules(self) -> Mapping[str, nn.Module]:
         return {name: self.learned_site(name).module for name in self.shape.sites}
 
-    def close(self) -> None:
-        """Restore the module to the state it was opened in. Closing twice does nothing."""
-        if not self._closed:
-            self._closed = True
-            super().close()
-            self._uncompiled.restore()
-
     # -- what the parts beside this file use
 
     def learned_site(self, site: str) -> LearnedSite:
@@ -164,7 +150,7 @@ class AnyTorchModel(RecordedModel):
             self.arguments.call(self.model, FunctionInputs(function))
 
     def find_new_sites(self, inputs: Mapping[str, Tensor]) -> None:
-        """Learn the sites that only these inputs reach: a picture may reach a vision tower."""
+        """See ``OpenModel.find_new_sites``."""
         if set(inputs) <= self._traced_inputs:
             return
         known, probe, own = self.learned, self.probe, self.arguments
@@ -181,18 +167,7 @@ class AnyTorchModel(RecordedModel):
             self.learned, self.probe, self.arguments = known, probe, own
         self.notes = notes_on(self)
 
-    @contextmanager
-    def explained_errors(self, inputs: Mapping[str, Tensor]) -> Iterator[None]:
-        """Name the inputs in any error that the module raises."""
-        try:
-            yield
-        except HeadscopeError:
-            raise
-        except Exception as error:
-            shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in inputs.items())
-            raise InputError(f"this model does not run on {shapes}: {type(error).__name__}: {error}") from error
-
-    # -- RecordedModel
+    # -- OpenModel
 
     def _call(self, inputs: Mapping[str, Tensor]) -> Any:
         device = next((weight.device for weight in self.model.parameters()), torch.device("cpu"))
@@ -206,16 +181,11 @@ class AnyTorchModel(RecordedModel):
     def _check_output(self, site: str) -> None:
         self._take(site)
 
-    def _site_of(self, recording: Recording, call: Call) -> str | None:
-        raise NotImplementedError  # sites are named by the mode
-
     @contextmanager
     def _observed(
         self, recording: Recording, observer: SiteObserver | None, on_matrix: OnMatrix | None = None
     ) -> Iterator[None]:
-        if self._closed:
-            raise ModelError(f"{self.name}: this scope is closed; load the model again")
-        self._watched.refuse_replaced()
+        self._refuse_changed()
 
         def visit(found: FoundCall) -> Tensor:
             learned = self.learned.get(found.site) or self.learned.get(found.site.partition("@")[0])
