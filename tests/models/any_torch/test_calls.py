@@ -143,8 +143,8 @@ def eager(
     q, k, v = qkv(lead)
     q = q * size
     scores = 0.3 * (q @ k.mT) + extra
-    other = ScoreProduct(k, q.mT, None, None)
-    softmax = Softmax(scores, (other, ScoreProduct(q, k.mT, None, None), other))
+    other = ScoreProduct(k, q.mT, None)
+    softmax = Softmax(scores, (other, ScoreProduct(q, k.mT, None), other))
     weights = scores.softmax(-1)
     call = FoundCall(nn.Identity(), "a.site", lead, QUERIES, v, lambda: weights @ v, weights=weights, softmax=softmax)
     return replace(call, **more), learned(layout, lead, product=1, factor=0.3)
