@@ -127,8 +127,7 @@ def _by_markers(
 
 
 NO_INTERFACE = (
-    "{kind} does not call transformers' attention interface; its attention was found in the functions that it calls, "
-    "and sites are named by the paths of their modules"
+    "{kind} does not call transformers' attention interface; its attention was found in the functions that it calls"
 )
 
 

@@ -8,7 +8,7 @@ something that is no parameter. That product is z, and its other factor is the p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -144,10 +144,17 @@ class AttentionMode(TorchFunctionMode):
     """
 
     def __init__(
-        self, parts: ModelParts, visit: Visit, on_matrix: OnMatrix | None = None, *, cut: bool = False
+        self,
+        parts: ModelParts,
+        visit: Visit,
+        on_matrix: OnMatrix | None = None,
+        *,
+        cut: bool = False,
+        names: Mapping[str, str] | None = None,
     ) -> None:
+        """``names`` are of sites, by the path of the module that attends."""
         super().__init__()
-        self.parts, self.visit, self.on_matrix, self.cut = parts, visit, on_matrix, cut
+        self.parts, self.visit, self.on_matrix, self.cut, self.names = parts, visit, on_matrix, cut, names or {}
         self.stack: list[nn.Module] = []
         self.start()
 
@@ -190,7 +197,8 @@ class AttentionMode(TorchFunctionMode):
         module = self.stack[-1] if self.stack else None
         path = self.parts.paths.get(id(module), "") or type(module).__name__
         self.times[path] += 1
-        return module, path if self.times[path] == 1 else f"{path}@{self.times[path]}"
+        name = self.names.get(path, path)
+        return module, name if self.times[path] == 1 else f"{name}@{self.times[path]}"
 
     def _answer(self, **found: Any) -> Tensor:
         module, site = self._site()

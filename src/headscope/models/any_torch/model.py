@@ -30,6 +30,7 @@ from headscope.models.protocol import OutputWeight, Prepared, SiteObserver, Site
 from headscope.models.recording import OpenModel, Recording
 from headscope.models.selfcheck import SelfCheck, fixed_seed, relative_difference
 from headscope.models.structure.recorder import current_recorder
+from headscope.models.structure.site_names import names_of_layers
 from headscope.models.structure.weights import rows_by_head
 from headscope.names import ModelShape
 
@@ -55,7 +56,7 @@ class Hints:
 
 
 class AnyTorchModel(OpenModel):
-    """See ``OpenModel``. Sites are named by the path of the module that computes the attention."""
+    """See ``OpenModel``. Sites are named by their layer, or by the path of the module that computes the attention."""
 
     def __init__(
         self, model: nn.Module, processor: InputProcessor, name: str, arguments: Arguments, hints: Hints | None = None
@@ -63,6 +64,7 @@ class AnyTorchModel(OpenModel):
         super().__init__(model, processor)
         self.arguments, self.hints, self.name = arguments, hints or Hints(), name
         self.learned: dict[str, LearnedSite] = {}
+        self._names: dict[str, str] = {}  # of sites, by module path
         self._traced_inputs = {"input_ids", "attention_mask", *arguments.named()}
         self._parts = ModelParts.of(model)
         # Functions, not methods: a copy of the module would copy this model with them.
@@ -159,7 +161,7 @@ class AnyTorchModel(OpenModel):
             with self.explained_errors(inputs):
                 output = self._choose_probe()
                 found = self._learn()
-            self.learned = {name: site for name, site in found.items() if name not in known}
+            self.learned = {site.name: site for site in map(self._named, found.values()) if site.name not in known}
             check_sites(self, output)
             known |= self.learned
             self._traced_inputs |= set(inputs)
@@ -233,7 +235,7 @@ class AnyTorchModel(OpenModel):
 
     @contextmanager
     def _passing(self, visit: Visit, on_matrix: OnMatrix | None, *, cut: bool = False) -> Iterator[AttentionMode]:
-        mode = AttentionMode(self._parts, visit, on_matrix, cut=cut)
+        mode = AttentionMode(self._parts, visit, on_matrix, cut=cut, names={} if cut else self._names)
         token = _pass.set(_Pass(id(self), mode))
         try:
             with self._uncompiled.running(), mode:
@@ -263,7 +265,9 @@ class AnyTorchModel(OpenModel):
         self.learned = self._learn()
         if not self.learned:
             raise ModelError(refusal(self.name, self.learned))
-        self.shape = ModelShape(self.name, 0, None, self.processor.context)
+        self._names = names_of_layers({name.partition("@")[0] for name, site in self.learned.items() if not site.why})
+        self.learned = {site.name: site for site in map(self._named, self.learned.values())}
+        self.shape = ModelShape(self.name, 0, None, self.processor.context, paths=self._names)
         found = check_sites(self, own)
         if all(site.why for site in self.learned.values()):
             raise ModelError(refusal(self.name, self.learned))
@@ -287,6 +291,10 @@ class AnyTorchModel(OpenModel):
         find_gated(self.model, learned, read_hints(self.hints.sites, learned.sites))
         self._watched.add(site.module for site in learned.sites.values())
         return learned.sites
+
+    def _named(self, site: LearnedSite) -> LearnedSite:
+        path, at, times = site.name.partition("@")
+        return replace(site, name=self._names.get(path, path) + at + times)
 
     def _choose_probe(self) -> Tensor:
         """The module's own output; on a batch of two where it takes one, since batch and heads may share an axis."""

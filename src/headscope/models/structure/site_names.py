@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from headscope.names import AttentionKind
 
@@ -29,6 +29,12 @@ def name_sites(paths: Sequence[str], kinds: Mapping[str, AttentionKind], stacks:
         sharing.setdefault(name, []).append(path)
     longer = {path: _longer(path, named[path], sharing[named[path]]) for path in paths}
     return {path: name if list(longer.values()).count(name) == 1 else path for path, name in longer.items()}
+
+
+def names_of_layers(paths: Collection[str]) -> dict[str, str]:
+    """Numbers of layers as names, where each layer has one of these paths; no names elsewhere."""
+    alike = len({_template(path) for path in paths}) == 1 and all(_numbers(path) for path in paths)
+    return name_sites(sorted(paths), {}, []) if alike else {}
 
 
 def _template(path: str) -> str:
