@@ -68,13 +68,6 @@ class SiteOutput:
     x: Float[Tensor, "batch query head d_value"]
     output: Float[Tensor, "batch query d_model"]
 
-    @classmethod
-    @torch.no_grad()
-    def of(cls, matrix: torch.nn.Module, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput:
-        """Concatenate the heads of z and apply W_O."""
-        x = z.transpose(1, 2)
-        return cls(x, matrix(x.flatten(2)))
-
 
 @dataclass(frozen=True)
 class Unembedding:

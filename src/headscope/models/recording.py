@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -107,7 +108,7 @@ class OpenModel:
         missing = [site for site in outputs if site not in recording.outputs]
         if missing:
             raise ModelError(f"{', '.join(missing)}: not reached by these inputs, so its W_O was not called")
-        logits = self._logits(output)
+        logits = logits_of(output)
         recording.check.see_logits(logits)
         finish(recording.check)
         return ForwardPass(logits, recording.outputs, recording.residual)
@@ -125,7 +126,9 @@ class OpenModel:
 
     def apply_output_weight(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput | None:
         """Apply W_O to z; None where W_O's input is not z itself."""
-        return SiteOutput.of(self.output_matrix(site), z)
+        x = z.transpose(1, 2)
+        with torch.no_grad():
+            return SiteOutput(x, self.output_matrix(site)(x.flatten(2)))
 
     def embedding(self) -> Float[Tensor, "vocabulary d_model"]:
         weight = getattr(input_embedding(self.model), "weight", None)
@@ -228,10 +231,6 @@ class OpenModel:
     def _site_of(self, recording: Recording, call: Call) -> str | None:
         """The name of the site that makes this call; None for a module of another model."""
         raise NotImplementedError
-
-    def _logits(self, output: Any) -> Tensor:
-        """The logits in what the model returned, or its last hidden states."""
-        return logits_of(output)
 
     def _check_output(self, site: str) -> None:
         """Refuse a site whose heads cannot be split through W_O."""

@@ -46,6 +46,12 @@ class SelfCheck:
     def passed(self) -> bool:
         return all(check.holds for check in self.checks)
 
+    def refuse_failed(self) -> None:
+        """Refuse a model that fails a check, with what differed."""
+        if not self.passed:
+            wrong = "; ".join(f"{check.what}: {check.detail}" for check in self.checks if not check.holds)
+            raise ModelError(f"{self.model} fails its self-check and is not opened: {wrong}")
+
     def __str__(self) -> str:
         rows = [f"{'ok  ' if check.holds else 'FAIL'}  {check.what}: {check.detail}" for check in self.checks]
         return "\n".join([self.model, *rows, *(f"note  {note}" for note in self.notes)])
@@ -70,9 +76,7 @@ def run_self_check(opened: OpenModel, inputs: Mapping[str, Tensor], own: Tensor 
             _edit_moves(opened, inputs, done.logits),
         )
     found = SelfCheck(opened.shape.name, checks, tuple(opened.notes))
-    if not found.passed:
-        wrong = "; ".join(f"{check.what}: {check.detail}" for check in checks if not check.holds)
-        raise ModelError(f"{opened.shape.name} fails its self-check and is not opened: {wrong}")
+    found.refuse_failed()
     return found
 
 

@@ -18,7 +18,7 @@ from headscope.models.any_torch.arguments import Arguments, FunctionInputs, doub
 from headscope.models.any_torch.calls import as_call
 from headscope.models.any_torch.checks import check_sites, seeded
 from headscope.models.any_torch.compiled import without_fast_path
-from headscope.models.any_torch.describe import Described, describe, items_mixed, notes_on, output_of, refusal
+from headscope.models.any_torch.describe import describe, items_mixed, notes_on, refusal
 from headscope.models.any_torch.function_mode import AttentionMode, FoundCall, MatrixUse, ModelParts, OnMatrix, Visit
 from headscope.models.any_torch.gates import find_gated, read_hints
 from headscope.models.any_torch.learning import LearnedSite, Learning, MatrixTake
@@ -31,6 +31,7 @@ from headscope.models.recording import OpenModel, Recording
 from headscope.models.selfcheck import SelfCheck, fixed_seed, relative_difference
 from headscope.models.structure.recorder import current_recorder
 from headscope.models.structure.site_names import names_of_layers
+from headscope.models.structure.sites import logits_of
 from headscope.models.structure.weights import rows_by_head
 from headscope.names import ModelShape
 
@@ -138,13 +139,13 @@ class AnyTorchModel(OpenModel):
 
         def run() -> Tensor:
             with self._observed(recording, observer, on_matrix):
-                return output_of(self._call(self.probe))
+                return logits_of(self._call(self.probe))
 
         return seeded(run)
 
     def own_output(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """The output of the module itself, not observed."""
-        return output_of(self._call(inputs))
+        return logits_of(self._call(inputs))
 
     def run_function(self, function: Callable[..., Any], observer: SiteObserver | None) -> None:
         """Run a function that calls the module any number of times, and drop what it returns."""
@@ -176,9 +177,6 @@ class AnyTorchModel(OpenModel):
         if type(inputs) is dict:
             inputs = {name: value.to(device) for name, value in inputs.items()}
         return self.arguments.call(self.model, inputs)
-
-    def _logits(self, output: Any) -> Tensor:
-        return output_of(output)
 
     def _check_output(self, site: str) -> None:
         self._take(site)
@@ -271,12 +269,11 @@ class AnyTorchModel(OpenModel):
         found = check_sites(self, own)
         if all(site.why for site in self.learned.values()):
             raise ModelError(refusal(self.name, self.learned))
-        self._describe()
+        self.shape, path = describe(self)
+        self._set_unembedding(path)
         self.notes = notes_on(self)
         self.self_check = SelfCheck(self.name, found.checks(self.learned), tuple(self.notes))
-        if not self.self_check.passed:
-            wrong = "; ".join(f"{c.what}: {c.detail}" for c in self.self_check.checks if not c.holds)
-            raise ModelError(f"{self.name} fails its self-check and is not opened: {wrong}")
+        self.self_check.refuse_failed()
 
     def _learn(self) -> dict[str, LearnedSite]:
         def run() -> Any:
@@ -300,29 +297,19 @@ class AnyTorchModel(OpenModel):
         """The module's own output; on a batch of two where it takes one, since batch and heads may share an axis."""
         self.probe = self.arguments.named()
         with without_fast_path(self.model), self.explained_errors(self.probe):
-            own = seeded(lambda: output_of(self._call(self.probe)))
+            own = seeded(lambda: logits_of(self._call(self.probe)))
         twice = doubled(self.arguments)
         if twice is None or len(own) != 1:
             return own
         try:
             with without_fast_path(self.model):
-                both = seeded(lambda: output_of(twice.call(self.model, twice.named())))
+                both = seeded(lambda: logits_of(twice.call(self.model, twice.named())))
         except Exception:  # a module that takes one item at a time may fail in any way
             return own
         if both.shape != (2, *own.shape[1:]) or not relative_difference(both[:1], own) <= 1e-3:
             return own
         self.probe = twice.named()
         return both
-
-    def _describe(self) -> None:
-        described: Described = describe(self)
-        self.shape = replace(self.shape, **described.sizes)
-        self._set_unembedding(described.unembedding)
-        self.processor.vocabulary = self.processor.vocabulary or described.table_rows
-        order = list(self.learned)
-        known = [site for site in self.shape.sites.values() if not self.learned[site.name].why]
-        sites = sorted(known, key=lambda site: order.index(site.name))
-        self.shape = replace(self.shape, sites={site.name: described.with_grid(site) for site in sites})
 
     def _take(self, site: str) -> MatrixTake:
         self._check_site(site)

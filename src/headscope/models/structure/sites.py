@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from headscope.attention.masks import Causal, Dense, Window
 from headscope.attention.observer import Call
@@ -131,20 +132,27 @@ _OUTPUTS = ("logits", "last_hidden_state", "prediction_logits", "logits_per_text
 
 
 def logits_of(output: Any) -> Tensor:
-    """The logits of a model's output, else its last hidden states, as ``[batch, position, number]``."""
-    named = [getattr(output, name, None) for name in _OUTPUTS]
-    values = list(output.values()) if isinstance(output, Mapping) else output
-    others = [
-        value
-        for value in (values if isinstance(values, tuple | list) else [values])
-        if isinstance(value, Tensor) and value.is_floating_point()
-    ]
-    found = next((value for value in [*named, *others] if isinstance(value, Tensor)), None)
+    """The logits of a model's output, else its first floating-point tensor, as ``[batch, position, number]``.
+
+    A list of tensors of one shape in a field of it holds the layers' outputs: the last is taken.
+    """
+    fields = output
+    if not isinstance(output, Tensor | tuple | list):
+        own = output if isinstance(output, Mapping) else getattr(output, "__dict__", {})
+        fields = [*own.values(), *map(_last_layer, own.values())]
+    top = fields if isinstance(fields, tuple | list) else [fields]
+    tensors = [*(getattr(output, name, None) for name in _OUTPUTS), *top, *tree_leaves(fields)]
+    found = next((value for value in tensors if isinstance(value, Tensor) and value.is_floating_point()), None)
     if found is None:
         raise ModelError(f"the model returned {type(output).__name__}, which has neither logits nor hidden states")
     if found.ndim < 3:
         return found.reshape(found.shape[0] if found.ndim else 1, 1, -1)
     return found if found.ndim == 3 else found.flatten(2).transpose(1, 2)
+
+
+def _last_layer(value: Any) -> Any:
+    alike = isinstance(value, list | tuple) and all(isinstance(each, Tensor) for each in value)
+    return value[-1] if alike and len({each.shape for each in value}) == 1 else value
 
 
 def predicts_tokens(output: Any) -> bool:
@@ -203,7 +211,7 @@ def notes_on(
     for site, output in outputs.items():
         if output.why:
             by_note.setdefault(f"head parts of {{sites}} are {output.kind}: {output.why}", []).append(site)
-    return notes + [note.format(sites=_span(names)) for note, names in by_note.items()]
+    return notes + [note.format(sites=span(names)) for note, names in by_note.items()]
 
 
 WINDOWED = (
@@ -223,5 +231,6 @@ def _not_run(model: nn.Module, traced: TracedPass, sites: set[str]) -> list[str]
     return [path for path in idle if not any(path.startswith(f"{other}.") for other in idle)]
 
 
-def _span(names: list[str]) -> str:
+def span(names: Sequence[str]) -> str:
+    """A list of sites in a sentence."""
     return ", ".join(names) if len(names) < 5 else f"{names[0]} … {names[-1]} ({len(names)} sites)"

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 import headscope
 from headscope.attention.observer import Call, plain
-from headscope.models.any_torch.describe import output_of
 from headscope.models.any_torch.model import AnyTorchModel
 from headscope.models.selfcheck import relative_difference
+from headscope.models.structure.sites import logits_of
 from headscope.scope import Scope
 
 # PyTorch's fused encoder, which the module itself runs where it can.
@@ -67,8 +67,8 @@ def case(request: pytest.FixtureRequest) -> Iterator[tuple[nn.Module, Any, Scope
 def run(model: nn.Module, inputs: Any) -> Tensor:
     with torch.no_grad():
         if isinstance(inputs, dict):
-            return output_of(model(**inputs))
-        return output_of(model(*inputs) if isinstance(inputs, tuple) else model(inputs))
+            return logits_of(model(**inputs))
+        return logits_of(model(*inputs) if isinstance(inputs, tuple) else model(inputs))
 
 
 def test_outputs_equal_the_module_s_own(case: tuple[nn.Module, Any, Scope]) -> None:
