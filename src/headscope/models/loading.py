@@ -20,7 +20,6 @@ from headscope.models.config_checks import (
     NO_HEAD,
     base_without_head,
     read_gguf,
-    refuse_empty_config,
     refuse_huge_config,
     refuse_huge_headers,
     refuse_huge_tokenizers,
@@ -276,7 +275,6 @@ def _load_weights(where: str, source: str, options: Options, shared: dict[str, A
     try:
         config = transformers.AutoConfig.from_pretrained(where, **shared)
         refuse_huge_config(source, config)
-        refuse_empty_config(source, config)
         kind = _model_class(config)
         if getattr(config, "pruned_heads", None) is not None:
             kind = pruned(kind)

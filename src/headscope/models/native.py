@@ -15,8 +15,7 @@ from headscope.models.inputs.tokens import InputProcessor
 from headscope.models.protocol import OutputWeight, Prepared
 from headscope.models.recording import OpenModel, Recording
 from headscope.models.selfcheck import run_self_check
-from headscope.models.structure.site_names import name_sites
-from headscope.models.structure.sites import input_embedding
+from headscope.models.structure.sites import input_embedding, name_sites
 from headscope.models.structure.trace import trace_leaves
 from headscope.models.structure.unembedding import find_last_matrix
 from headscope.names import ModelShape

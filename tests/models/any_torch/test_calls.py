@@ -18,7 +18,7 @@ from headscope.models.any_torch.axes import HeadAxes
 from headscope.models.any_torch.calls import ROWS, as_call, flex_reference, read_mask
 from headscope.models.any_torch.function_mode import FoundCall, ScoreProduct, Softmax
 from headscope.models.any_torch.learning import LearnedSite
-from headscope.models.huggingface.sparse_masks import RealKeys
+from headscope.models.huggingface.masks import RealKeys
 
 QUERIES, KEYS, D, D_VALUE = 4, 6, 5, 7
 LOWEST = torch.finfo(torch.float32).min

@@ -27,7 +27,7 @@ from headscope.heads.edits.hidden_keys import Hidden
 from headscope.heads.look.activation_cache import SiteActivations
 from headscope.heads.look.look import Look
 from headscope.heads.look.saved_look_checks import check_saved_look
-from headscope.models.huggingface import sparse_masks
+from headscope.models.huggingface.masks import IndexedKeys, RealKeys
 from headscope.models.protocol import Prepared, Token
 from headscope.models.recording import OpenModel
 from headscope.models.weight_hash import weight_hash
@@ -41,7 +41,7 @@ _CLASSES = {
     for kind in (
         Token, Prepared, Site, ModelShape, SiteActivations, Rows, Distance, Strongest, scores.Scores, scores.DenseBias,
         scores.Alibi, scores.Relative, masks.Mask, masks.Causal, masks.Window, masks.Padding, masks.Documents,
-        masks.Dense, Hidden, sparse_masks.RealKeys, sparse_masks.IndexedKeys,
+        masks.Dense, Hidden, RealKeys, IndexedKeys,
     )
 }  # fmt: skip
 

@@ -18,8 +18,7 @@ from headscope.models.any_torch.axes import HeadAxes
 from headscope.models.any_torch.function_mode import FoundCall
 from headscope.models.any_torch.learning import LearnedSite
 from headscope.models.any_torch.score_product import query_and_key, why_no_pattern
-from headscope.models.huggingface.masks import split_mask
-from headscope.models.huggingface.sparse_masks import RealKeys
+from headscope.models.huggingface.masks import RealKeys, split_mask
 
 LARGEST_SCORE = {torch.float64: 1e10}
 """Past this (1e3 in float32), q·k plus the rest of a score would lose the digits that it should keep."""

@@ -30,8 +30,7 @@ from headscope.models.protocol import OutputWeight, Prepared, SiteObserver, Site
 from headscope.models.recording import OpenModel, Recording
 from headscope.models.selfcheck import SelfCheck, fixed_seed, relative_difference
 from headscope.models.structure.recorder import current_recorder
-from headscope.models.structure.site_names import names_of_layers
-from headscope.models.structure.sites import logits_of
+from headscope.models.structure.sites import logits_of, names_of_layers
 from headscope.models.structure.weights import rows_by_head
 from headscope.names import ModelShape
 
