@@ -110,7 +110,9 @@ def check(
         check = scope.model.self_check
         say(str(check))
         for note in scope.notes:
-            if note not in check.notes:  # those that were known before the weights were checked are in it
+            if (
+                check is None or note not in check.notes
+            ):  # those that were known before the weights were checked are in it
                 say(f"note  {note}")
 
 

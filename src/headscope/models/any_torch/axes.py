@@ -36,7 +36,9 @@ def einsum_as_matmul(args: Any, is_weight: Callable[[Tensor], bool]) -> Tensor |
     axes = _letters(args[0].replace(" ", ""), *rest) if isinstance(args[0], str) and len(rest) == 2 else None
     if axes is None:
         return None
-    (la, lb, out), (a, b) = axes, rest
+    la, lb, out = axes
+    a: Tensor = rest[0]
+    b: Tensor = rest[1]
     if is_weight(a):
         a, b, la, lb = b, a, lb, la
     summed = [c for c in la if c in lb and c not in out]
@@ -47,7 +49,7 @@ def einsum_as_matmul(args: Any, is_weight: Callable[[Tensor], bool]) -> Tensor |
     if is_weight(b) and not set(lb) - {*summed, *columns}:
         a = _ordered(a, la, [*rows, *summed]).flatten(len(rows))
         weight = _ordered(b, lb, [*summed, *columns])
-        made = (a @ weight.reshape(a.shape[-1], -1)).unflatten(-1, weight.shape[len(summed) :])
+        made = (a @ weight.reshape(a.shape[-1], -1)).reshape(*a.shape[:-1], *weight.shape[len(summed) :])
         lead = [*rows, *columns[:-1]]
     elif len(summed) > 1:
         return None
