@@ -112,7 +112,7 @@ def check(
         for note in scope.notes:
             if (
                 check is None or note not in check.notes
-            ):  # those that were known before the weights were checked are in it
+            ):  # else it was known before the weights were checked
                 say(f"note  {note}")
 
 
