@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
+from headscope.checked import checked
 from headscope.errors import EditError, InputError
 from headscope.heads.edits.edit import BoundEdit, Edit, EditFunction, Edits, of_function
 from headscope.heads.explain import qk_ov_circuits
@@ -20,6 +21,7 @@ from headscope.heads.explain.qk_ov_circuits import Compositions, FactoredMatrix,
 from headscope.heads.look.importance import Importance, Target, importance
 from headscope.heads.look.look import Look
 from headscope.heads.look.padded_batch import ComparedLengths, NotOneBatchError, read_in_one_batch
+from headscope.heads.edits.points import At
 from headscope.heads.look.sampling import Cuts, Sampling, Steps, draw
 from headscope.heads.step_looks import StepLooks
 from headscope.models.decoding import Decoder, generation_inputs
@@ -63,6 +65,7 @@ class Generated:
     steps: Sequence[Cuts]
 
 
+@checked
 class Scope:
     """An opened model: ``scope.look(text)`` reads a text, ``with scope.edit(…)`` edits heads, ``close`` restores it."""
 
@@ -168,7 +171,7 @@ class Scope:
         clean: Any,
         corrupted: Any,
         metric: tuple[str | int, str | int] | Callable[[torch.Tensor], torch.Tensor],
-        at: str = "z",
+        at: At = "z",
         by: Literal["head", "position"] = "head",
         how: Literal["exact", "attribution"] = "exact",
     ) -> Patching:
@@ -333,6 +336,7 @@ class Scope:
         return f"Scope({shape.name}: {shape.n_heads} heads in {len(shape.sites)} sites, d_model {shape.d_model})"
 
 
+@checked
 def open_look(path: str | Path, scope: Scope | None = None) -> Look:
     """Open a look that ``look.save`` wrote; with the scope of its model, everything works that works on a fresh one."""
     from headscope.heads.look.saved_look import open_saved_look

@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -19,7 +19,7 @@ from torch import Tensor
 from headscope.attention.observer import Call, plain
 from headscope.attention.progress import report_progress
 from headscope.errors import InputError
-from headscope.heads.edits.points import Change, Kind, Point, changing
+from headscope.heads.edits.points import At, Change, Point, changing
 from headscope.heads.look.look import Look
 from headscope.models.modes import own_precision
 from headscope.models.protocol import OpenModel
@@ -84,16 +84,11 @@ class Patching:
 
 @own_precision()
 def patching(
-    clean: Look, corrupted: Look, metric: Metric, at: str, by: Literal["head", "position"], how: str
+    clean: Look, corrupted: Look, metric: Metric, at: At, by: Literal["head", "position"], how: str
 ) -> Patching:
     """Patch every cell from the clean look into the corrupted text."""
-    if at not in ("z", *get_args(Kind)) or by not in ("head", "position") or (by == "head" and at != "z"):
-        raise InputError(
-            f"at={at!r}, by={by!r}: patch 'z' by 'head' or 'position', or one of {', '.join(get_args(Kind))} by "
-            "'position'"
-        )
-    if how not in ("exact", "attribution"):
-        raise InputError(f"how={how!r} is not supported. Use 'exact' or 'attribution'")
+    if by == "head" and at != "z":
+        raise InputError(f"at={at!r} has no heads. Use by='position', or at='z'")
     _refuse_lengths(clean, corrupted)
     ends = float(metric(clean.logits)), float(metric(corrupted.logits))
     gap = ends[0] - ends[1]

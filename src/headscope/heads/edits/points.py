@@ -23,6 +23,7 @@ Change = Callable[[Tensor, int], Tensor]
 
 
 Kind = Literal["resid_pre", "resid_post", "attn_out", "mlp_out"]
+At = Literal["z", Kind]
 
 
 @dataclass(frozen=True)
