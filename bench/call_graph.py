@@ -1,7 +1,8 @@
 """How many files and functions of headscope one request passes through: ``python bench/call_graph.py``.
 
 Three calls on the embedded model, each on a second text, so that neither imports nor what is made on first use counts:
-``scope.look`` with one pattern, ``why`` of a look that has been read, and ``POST /api/look`` with every thread of the server.
+``scope.look`` with one pattern, ``why`` of a look that has been read, and ``POST /api/look`` with every thread of the
+server.
 """
 
 from __future__ import annotations
