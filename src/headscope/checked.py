@@ -77,7 +77,8 @@ def _checked(called: str, parameter: inspect.Parameter, value: Any, hint: Any) -
 
 def _fits(value: Any, hint: Any) -> bool:
     """Whether a value is of a type; what a hint says beyond ordinary types is not looked at."""
-    kind, parts = get_origin(hint) or hint, get_args(hint)
+    kind: Any = get_origin(hint) or hint
+    parts = get_args(hint)
     if kind in (Union, UnionType):
         return any(_fits(value, part) for part in parts)
     if kind is Literal:
@@ -88,13 +89,12 @@ def _fits(value: Any, hint: Any) -> bool:
         return True
     if not isinstance(value, kind) or (isinstance(value, str) and kind in (Sequence, Collection)):
         return False  # one text, given for a list, would be read as a list of characters
-    if not parts:
+    if not parts or issubclass(kind, Mapping) or not issubclass(kind, Collection):
         return True
+    several: Any = value
     if issubclass(kind, tuple) and parts[-1] is not Ellipsis:
-        return len(value) == len(parts) and all(map(_fits, value, parts))
-    if issubclass(kind, Mapping) or not issubclass(kind, Collection):
-        return True
-    return all(_fits(each, parts[0]) for each in value)
+        return len(several) == len(parts) and all(map(_fits, several, parts))
+    return all(_fits(each, parts[0]) for each in several)
 
 
 def _said(hint: Any) -> str:

@@ -16,12 +16,12 @@ import torch
 from headscope.checked import checked
 from headscope.errors import EditError, InputError
 from headscope.heads.edits.edit import BoundEdit, Edit, EditFunction, Edits, of_function
+from headscope.heads.edits.points import At
 from headscope.heads.explain import qk_ov_circuits
 from headscope.heads.explain.qk_ov_circuits import Compositions, FactoredMatrix, Through
 from headscope.heads.look.importance import Importance, Target, importance
 from headscope.heads.look.look import Look
 from headscope.heads.look.padded_batch import ComparedLengths, NotOneBatchError, read_in_one_batch
-from headscope.heads.edits.points import At
 from headscope.heads.look.sampling import Cuts, Sampling, Steps, draw
 from headscope.heads.step_looks import StepLooks
 from headscope.models.decoding import Decoder, generation_inputs
@@ -139,10 +139,19 @@ class Scope:
             _active.set(tuple(each for each in _active.get() if each not in bound))
 
     @own_precision()
-    def generate(self, text: Any, n_tokens: int = 40, sampling: Sampling | None = None) -> Generated:
-        """Continue a text under the edits in force; greedy unless ``sampling`` says otherwise."""
+    def generate(
+        self, text: Any, n_tokens: int = 40, sampling: Sampling | None = None, **settings: Any
+    ) -> Generated:
+        """Continue a text under the edits in force; greedy unless ``sampling`` says otherwise.
+
+        ``settings`` as in transformers: ``max_new_tokens``, and ``temperature``, ``top_k``, ``top_p`` and ``seed`` of
+        ``Sampling``.
+        """
+        n_tokens = settings.pop("max_new_tokens", n_tokens)
+        if sampling is not None and settings:
+            raise InputError(f"generate(sampling=…, {', '.join(settings)}=…): give the settings in one of the two")
         inputs = generation_inputs(self.model, text, n_tokens)
-        sampling = sampling or Sampling()
+        sampling = sampling or Sampling(**settings)
         edits = Edits(self.model, [edit.bound for edit in self._edits()])
         decoder = Decoder(self.model, inputs, edits.attend, edits.during)
         generator = torch.Generator().manual_seed(sampling.seed)

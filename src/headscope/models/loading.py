@@ -29,6 +29,7 @@ from headscope.models.config_checks import (
     refuse_other_shapes,
     weight_bytes,
 )
+from headscope.models.hub import refuse_unreachable
 from headscope.models.inputs.media import KEYS, MediaProcessors, split_processor
 from headscope.models.inputs.tokens import InputProcessor, add_start_token, gguf_start_token
 from headscope.models.modes import own_precision
@@ -217,6 +218,8 @@ def _place(source: str | Path, path: Path, gguf: str | None) -> str:
         raise ModelError(f"{path} is neither a folder with config.json and safetensors nor a .gguf file")
     elif isinstance(source, Path) or source.startswith(("/", ".", "~")) or source.count("/") > 1:  # not a hub name
         raise ModelError(f"there is no folder {path}; give one that holds config.json and safetensors")
+    else:
+        refuse_unreachable(str(source))
     return str(path) if path.exists() else str(source)
 
 
@@ -322,9 +325,14 @@ def no_progress_bar(quiet: bool) -> Iterator[None]:
 
 
 def _device(options: Options) -> torch.device:
-    if options.device is not None:
-        return torch.device(options.device)
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if options.device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(options.device)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device={str(options.device)!r} cannot be used here ({_first_line(error)}). Use 'cpu'") from error
+    return device
 
 
 def _model_class(config: Any) -> Any:
@@ -386,7 +394,7 @@ def _explain(source: str, error: Exception) -> str:
     if "safetensors" in message and ("does not appear to have" in message or "no file named" in message.lower()):
         return _pickled(source, "no safetensors file was found")
     if "gguf" in message.lower() and isinstance(error, ImportError):
-        return f"{source}: GGUF files need two more packages; pip install headscope[gguf]"
+        return f"{source}: GGUF files need two more packages; pip install gguf accelerate"
     if isinstance(error, KeyError) and error.args:
         return f"{source} cannot be opened: transformers does not know {message}, which its config or files name"
     if "ignore_mismatched_sizes" in message:
