@@ -13,7 +13,7 @@ import torch
 import headscope
 from headscope import attention
 from headscope.checked import checked
-from headscope.errors import InputError
+from headscope.errors import HeadscopeError, InputError
 from headscope.heads.look.look import Look
 from headscope.lab.train.options import TrainingOptions
 from headscope.scope import Scope
@@ -126,3 +126,55 @@ def test_numbers_of_numpy_and_torch_are_numbers() -> None:
 
 def _index(count: int) -> int:
     return count.__index__()
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "no CUDA": (lambda scope, look: headscope.load(device="cuda"), "device='cuda' cannot be used here"),
+    "no device": (lambda scope, look: headscope.load(device="tpu9"), "device='tpu9' cannot be used here"),
+    "positions": (
+        lambda scope, look: headscope.patch("5.6", None, look),
+        "positions is a whole number or a list",
+    ),
+    "heads in a list": (lambda scope, look: headscope.ablate(["5.6"]), "what is a head such as '5.6' or (5, 6)"),
+    "a site": (lambda scope, look: look.statistics(9), "there is no site 9: this model has layers 0–7"),
+    "a picture": (lambda scope, look: look.save("head.svg"), "look.plot(head).save(path)"),
+    "a page": (lambda scope, look: look.save("look.html"), "look.save_html(path)"),
+    "tokens": (lambda scope, look: scope.generate("a", do_sample=True), "It takes temperature, top_k, top_p, seed"),
+    "twice": (
+        lambda scope, look: scope.generate("a", sampling=headscope.Sampling(), top_k=3),
+        "give the settings in one of the two",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG.values(), ids=WRONG)
+def test_calls_that_crashed_or_misled_say_what_to_write(scope: Scope, call: Any, message: str) -> None:
+    if torch.cuda.is_available() and "cuda" in message:
+        pytest.skip("there is a CUDA device here")
+    with pytest.raises(HeadscopeError) as refused:
+        call(scope, scope.look(TEXT))
+    assert message in str(refused.value)
+
+
+def test_sites_are_named_by_number_or_text_everywhere(scope: Scope) -> None:
+    look = scope.look(TEXT)
+    assert look.z(5).equal(look.z("5"))
+    assert look.statistics(5).entropy.equal(look.statistics("5").entropy)
+    assert look.mean_answers(5).keys() == look.mean_answers("5").keys()
+    assert list(look.contributions(-1, sites=[5]).sites) == ["5"]
+    assert look.query_tokens(5) == look.key_tokens(5) == look.tokens
+
+
+def test_generation_takes_the_settings_of_transformers(scope: Scope) -> None:
+    ours = scope.generate(TEXT, 3, headscope.Sampling(temperature=0.7, seed=1))
+    assert scope.generate(TEXT, max_new_tokens=3, temperature=0.7, seed=1).text == ours.text
+
+
+def test_a_hub_name_that_cannot_be_reached_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "ENDPOINT", "https://nowhere.invalid")
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(HeadscopeError, match=r"is not on this machine, and nowhere\.invalid cannot be reached \("):
+        headscope.load("somebody/a-model-that-is-not-here")

@@ -139,9 +139,7 @@ class Scope:
             _active.set(tuple(each for each in _active.get() if each not in bound))
 
     @own_precision()
-    def generate(
-        self, text: Any, n_tokens: int = 40, sampling: Sampling | None = None, **settings: Any
-    ) -> Generated:
+    def generate(self, text: Any, n_tokens: int = 40, sampling: Sampling | None = None, **settings: Any) -> Generated:
         """Continue a text under the edits in force; greedy unless ``sampling`` says otherwise.
 
         ``settings`` as in transformers: ``max_new_tokens``, and ``temperature``, ``top_k``, ``top_p`` and ``seed`` of

@@ -29,6 +29,7 @@ from headscope.models.config_checks import (
     refuse_other_shapes,
     weight_bytes,
 )
+from headscope.models.fetch import fetched
 from headscope.models.hub import refuse_unreachable
 from headscope.models.inputs.media import KEYS, MediaProcessors, split_processor
 from headscope.models.inputs.tokens import InputProcessor, add_start_token, gguf_start_token
@@ -171,6 +172,9 @@ _LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_target_posit
 
 
 def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenModel:
+    kept = fetched(source)
+    unpacked = f"weights come from {Path(source).name}, unpacked in {kept}" if str(source).endswith(".gguf") else ""
+    source = kept or source
     path = Path(source).expanduser()
     gguf = path.name if path.suffix.lower() == ".gguf" else None
     where = _place(source, path, gguf)
@@ -182,6 +186,8 @@ def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenMod
         shared["revision"] = options.revision
     if gguf:
         shared["gguf_file"] = gguf
+    if not Path(where).exists() and not options.local_files_only:
+        refuse_unreachable(where)
     with _stages(gguf) as stage:
         told = _read_gguf(path, str(source)) if gguf else None
         stage("unpacking its weights")
@@ -201,6 +207,8 @@ def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenMod
     opened.notes = [*opened.notes, *notes]
     if gguf:
         opened.notes = [*opened.notes, f"weights come from {gguf}, unpacked to {next(model.parameters()).dtype}"]
+    if kept and unpacked:
+        opened.notes = [*opened.notes, unpacked]
     if tokenizer is None and (path / "tokenizer.json").is_file():
         opened.notes = [*opened.notes, "its tokenizer.json could not be read, so it reads token ids and no text"]
     return opened
@@ -218,8 +226,6 @@ def _place(source: str | Path, path: Path, gguf: str | None) -> str:
         raise ModelError(f"{path} is neither a folder with config.json and safetensors nor a .gguf file")
     elif isinstance(source, Path) or source.startswith(("/", ".", "~")) or source.count("/") > 1:  # not a hub name
         raise ModelError(f"there is no folder {path}; give one that holds config.json and safetensors")
-    else:
-        refuse_unreachable(str(source))
     return str(path) if path.exists() else str(source)
 
 
@@ -331,7 +337,9 @@ def _device(options: Options) -> torch.device:
         device = torch.device(options.device)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device={str(options.device)!r} cannot be used here ({_first_line(error)}). Use 'cpu'") from error
+        raise InputError(
+            f"device={str(options.device)!r} cannot be used here ({_first_line(error)}). Use 'cpu'"
+        ) from error
     return device
 
 

@@ -402,6 +402,7 @@ class Look:
         return int(ids[0])
 
     def find(self, head: HeadName | int) -> Head:
+        """The head of that name, which this text reached."""
         found = self.model.shape.find(head)
         self._reached(found.site)
         return found
