@@ -181,11 +181,7 @@ class Scope:
         from headscope.heads.patching import patching
 
         self._refuse_edits("patching")
-        ours, theirs = self.look(clean), self.look(corrupted)
-        if isinstance(metric, tuple):
-            right, wrong = (ours.token_id(token) for token in metric)
-            return patching(ours, theirs, lambda logits: logits[-1, right] - logits[-1, wrong], at, by, how)
-        return patching(ours, theirs, metric, at, by, how)
+        return patching(self.look(clean), self.look(corrupted), metric, at, by, how)
 
     def prune(
         self,
