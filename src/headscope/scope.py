@@ -16,7 +16,6 @@ import torch
 from headscope.checked import checked
 from headscope.errors import EditError, InputError
 from headscope.heads.edits.edit import BoundEdit, Edit, EditFunction, Edits, of_function
-from headscope.heads.edits.points import At
 from headscope.heads.explain import qk_ov_circuits
 from headscope.heads.explain.qk_ov_circuits import Compositions, FactoredMatrix, Through
 from headscope.heads.look.importance import Importance, Target, importance
@@ -27,6 +26,7 @@ from headscope.heads.step_looks import StepLooks
 from headscope.models.decoding import Decoder, generation_inputs
 from headscope.models.modes import own_precision
 from headscope.models.protocol import OpenModel, Token
+from headscope.models.structure.points import At
 from headscope.names import Head, HeadName, ModelShape
 
 if TYPE_CHECKING:
@@ -191,11 +191,7 @@ class Scope:
         from headscope.heads.patching import patching
 
         self._refuse_edits("patching")
-        ours, theirs = self.look(clean), self.look(corrupted)
-        if isinstance(metric, tuple):
-            right, wrong = (ours.token_id(token) for token in metric)
-            return patching(ours, theirs, lambda logits: logits[-1, right] - logits[-1, wrong], at, by, how)
-        return patching(ours, theirs, metric, at, by, how)
+        return patching(self.look(clean), self.look(corrupted), metric, at, by, how)
 
     def prune(
         self,

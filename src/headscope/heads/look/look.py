@@ -272,13 +272,17 @@ class Look:
 
     @property
     def recorded(self) -> RecordedPass:
-        """The text's pass as a graph of what was written into the residual stream; recorded on first use."""
+        """The text's pass as a graph of what was written into the residual stream; recorded on first use.
+
+        It is kept if it fits in what a look keeps, and recorded again at each use otherwise.
+        """
         self.cache.refuse_changed_weights()
-        if self.kept_pass is None:
-            observer = self.cache.attend if self.edits else None
-            with self.edits.during():
-                self.kept_pass = RecordedPass(self.model, self.prepared.inputs, observer, until=self.sites)
-        return self.kept_pass
+        if self.kept_pass is not None:
+            return self.kept_pass
+        inputs, observer = self.prepared.inputs, self.cache.attend if self.edits else None
+        found = RecordedPass(self.model, inputs, observer, until=self.sites, within=self.edits.during)
+        self.kept_pass = found if self.cache.fits(found.nbytes) else None
+        return found
 
     @own_precision()
     def residual(self, site: SiteName) -> ResidualStream:
@@ -314,8 +318,7 @@ class Look:
         residual = self.cache.final_residual(place)
         if residual is None:
             raise InputError("this model's final norm was not found, so a logit cannot be split over its heads")
-        ids = [self.token_id(token)] + ([] if minus is None else [self.token_id(minus)])
-        return split_logit(self.recorded, place, residual, ids, self.logits[place])
+        return split_logit(self.recorded, place, residual, (token, minus), self.logits[place])
 
     @own_precision()
     def why(
@@ -394,12 +397,7 @@ class Look:
 
     def token_id(self, token: str | int) -> int:
         """The id of a token given as text (with its leading space, where it has one) or as an id."""
-        if isinstance(token, int):
-            return token
-        ids = self.model.processor.token_ids(token)
-        if len(ids) != 1:
-            raise InputError(f"{token!r} is {len(ids)} tokens of this model, not one; give a single token or an id")
-        return int(ids[0])
+        return self.model.processor.token_id(token)
 
     def find(self, head: HeadName | int) -> Head:
         """The head of that name, which this text reached."""
