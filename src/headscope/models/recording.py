@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -18,6 +18,7 @@ from headscope.attention.observer import Call, observing, plain
 from headscope.attention.progress import pause_point
 from headscope.errors import HeadNameError, HeadscopeError, InputError, ModelError
 from headscope.models.any_torch.compiled import Uncompiled
+from headscope.models.changes import WatchedModules
 from headscope.models.finite import PassCheck, finish, refuse_non_finite_weights
 from headscope.models.inputs.media import KEYS, PIXELS, input_kinds
 from headscope.models.inputs.tokens import InputProcessor
@@ -77,7 +78,7 @@ class OpenModel:
         """The names of its arguments."""
         self._training = [module for module in model.modules() if module.training]
         self._hooks: list[Any] = []
-        self._watched = _WatchedModules(model)
+        self._watched = WatchedModules(model)
         refuse_inference_weights(model)
         refuse_non_finite_weights(model)
         model.eval()
@@ -310,40 +311,3 @@ def _end_tokens(model: nn.Module, tokenizer: Any) -> frozenset[int]:
     ends = [getattr(generation, "eos_token_id", None), getattr(tokenizer, "eos_token_id", None)]
     single = [token for end in ends for token in (end if isinstance(end, list) else [end])]
     return frozenset(token for token in single if token is not None)
-
-
-class _WatchedModules:
-    """Modules of a model that must stay where they are, and all modules that hold them."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self._model = model
-        self._links: dict[str, tuple[nn.Module, str, nn.Module]] = {}
-        """By path: a module's parent, its name there, and the module."""
-
-    def add(self, modules: Iterable[nn.Module | None]) -> None:
-        """Watch these modules too."""
-        wanted = set(map(id, modules))
-        for path in [path for path, module in self._model.named_modules() if id(module) in wanted]:
-            parent, names = self._model, path.split(".") if path else []
-            for depth, name in enumerate(names):
-                child = parent.get_submodule(name)
-                self._links.setdefault(".".join(names[: depth + 1]), (parent, name, child))
-                parent = child
-
-    def refuse_replaced(self) -> None:
-        """Refuse to run a model in which one was replaced: what it computes would be neither seen nor edited."""
-        for path, (parent, name, module) in self._links.items():
-            if parent._modules.get(name) is not module:
-                raise ModelError(
-                    f"{path} ({type(module).__name__}) was replaced after the model was opened, so it can be neither "
-                    "observed nor edited; open the model again: load(model, …)"
-                )
-
-    def refuse_unknown(self, module: nn.Module) -> None:
-        """Refuse attention of a module of the model that was not there when it was opened."""
-        path = next((path for path, part in self._model.named_modules() if part is module), None)
-        if path is not None:
-            raise ModelError(
-                f"{path} ({type(module).__name__}) attends, but was not there when the model was opened, so it can be "
-                "neither observed nor edited; open the model again: load(model, …)"
-            )
