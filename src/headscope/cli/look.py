@@ -64,9 +64,12 @@ def serve(
     from headscope.app.pages.microscope import Session
     from headscope.app.server import ServeOptions
     from headscope.app.server import serve as serve_page
+    from headscope.cli.fetch import offer
     from headscope.scope import load
 
     models = [*(models or ()), *([named] if named else ())]
+    for name in models:
+        offer(name)
     censuses = Censuses(census or ())
     opened = [Session(load(None if name == "embedded" else name)) for name in models or ["embedded"]]
     registry = ModelRegistry(*opened, opener=load if allow_models else None)

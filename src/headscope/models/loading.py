@@ -29,6 +29,7 @@ from headscope.models.config_checks import (
     refuse_other_shapes,
     weight_bytes,
 )
+from headscope.models.fetch import fetched
 from headscope.models.inputs.media import KEYS, MediaProcessors, split_processor
 from headscope.models.inputs.tokens import InputProcessor, add_start_token, gguf_start_token
 from headscope.models.modes import own_precision
@@ -170,6 +171,9 @@ _LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_target_posit
 
 
 def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenModel:
+    kept = fetched(source)
+    unpacked = f"weights come from {Path(source).name}, unpacked in {kept}" if str(source).endswith(".gguf") else ""
+    source = kept or source
     path = Path(source).expanduser()
     gguf = path.name if path.suffix.lower() == ".gguf" else None
     where = _place(source, path, gguf)
@@ -200,6 +204,8 @@ def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenMod
     opened.notes = [*opened.notes, *notes]
     if gguf:
         opened.notes = [*opened.notes, f"weights come from {gguf}, unpacked to {next(model.parameters()).dtype}"]
+    if kept and unpacked:
+        opened.notes = [*opened.notes, unpacked]
     if tokenizer is None and (path / "tokenizer.json").is_file():
         opened.notes = [*opened.notes, "its tokenizer.json could not be read, so it reads token ids and no text"]
     return opened

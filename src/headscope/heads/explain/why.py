@@ -343,13 +343,10 @@ def explained(look: Look) -> Explained:
 
 def why(look: Look, head: HeadName, query: int | str, key: int | str | None, minus: int | str | None) -> Why:
     """Split one arrow."""
-    found = look.shape.find(head)
-    look.statistics(found.site)
+    found = look.find(head)
     row = _place_of(look.query_tokens(found.site), query, "query")
     if key is None:
-        strongest = look.statistics(found.site).strongest
-        assert strongest is not None
-        column = int(strongest.key[0, found.head, row])
+        column = int(look.weights(found, slice(row, row + 1))[0].argmax())
     else:
         column = _place_of(look.key_tokens(found.site), key, "key")
     return why_row(look, found, row, [column], minus)[0]
@@ -361,8 +358,7 @@ def why_row(
     """Split several arrows of one row."""
     from headscope.heads.explain.score_split import split_row
 
-    found = look.shape.find(head)
-    look.statistics(found.site)
+    found = look.find(head)
     row = _place_of(look.query_tokens(found.site), query, "query")
     tokens = look.key_tokens(found.site)
     against = minus if minus is None or minus == "others" else _place_of(tokens, minus, "key")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, overload
@@ -62,13 +63,16 @@ class Look:
         self.prepared = prepared
         self.edits = Edits(model, edits)
         self.key = key
-        self._answers = StandardAnswers()
         self._numbers: dict[tuple[int, bool, tuple[int, int] | None], tuple[Token, ...]] = {}
         self.kept_pass: RecordedPass | None = None
         """The recorded pass, once something has been asked of it."""
         self.explained: Any = None
         """Heads whose scores have been split."""
         self.cache = ActivationCache(model, prepared.inputs, self.edits)
+
+    @cached_property
+    def _answers(self) -> StandardAnswers:
+        return StandardAnswers()
 
     def read(self) -> Look:
         """Run the model on this text."""
@@ -185,7 +189,7 @@ class Look:
                 f'pattern({given}): give one head, as in pattern("3.5") or pattern((3, 5)); all heads of layer 3 are '
                 "patterns(3), a part of one pattern is weights(head, rows, columns)"
             )
-        found = self._find(head)
+        found = self.find(head)
         self._check_size(f"the pattern of {found}", 1, found.site)
         return self.weights(found)
 
@@ -239,17 +243,17 @@ class Look:
 
     def source(self, head: HeadName) -> PatternSource:
         """q, k and log-sum-exp of one head, from which any part of its pattern is recomputed."""
-        found = self._find(head)
-        return self.site_source(found.site).only(found.head)
+        found = self.find(head)
+        return self.cache.source(found.site, found.head)
 
     def site_source(self, site: str) -> PatternSource:
         """q, k and log-sum-exp of all heads of a site."""
-        self._site(site)
+        self._refuse_unreached(site)
         return self.cache.source(site)
 
     def value_norms(self, head: HeadName) -> Float[Tensor, " key"]:
         """The norm of each key's value vector."""
-        found = self._find(head)
+        found = self.find(head)
         norms = self._site(found.site).value_norms
         return norms[found.head // self.shape.sites[found.site].group_size]
 
@@ -389,7 +393,7 @@ class Look:
             raise InputError(f"{token!r} is {len(ids)} tokens of this model, not one; give a single token or an id")
         return int(ids[0])
 
-    def _find(self, head: HeadName | int) -> Head:
+    def find(self, head: HeadName | int) -> Head:
         found = self.model.shape.find(head)
         self._refuse_unreached(found.site)
         return found
