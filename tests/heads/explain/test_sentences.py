@@ -36,7 +36,7 @@ TEXTS = (
     "for name in names:\n    print(name, names[name])\n",
 )
 MODELS = ("embedded", "shuffled", "compiled")
-CASES = Path(__file__).parents[3] / "web" / "tests" / "microscope" / "sentences.json"
+CASES = Path(__file__).parents[3] / "web" / "tests" / "microscope" / "sentences.jsonl"
 NUMBER = r"([+-]?\d+\.\d\d)"
 NAME = r"(head \d+\.\d+|MLP \d+|the embedding|the position embedding|the head's own biases)"
 
@@ -315,7 +315,7 @@ def test_sentences_on_predictions_say_what_is_measured(how: str) -> None:
 
 def test_cases_of_the_page_hold_the_sentences_of_this_version() -> None:
     """``web/tests/microscope/sentences.test.ts`` holds the page to the same sentences."""
-    cases = json.loads(CASES.read_text(encoding="utf-8"))
+    cases = [json.loads(line) for line in CASES.read_text(encoding="utf-8").splitlines()]
     assert [case["sentence"] for case in page_cases()] == [case["sentence"] for case in cases]
 
 
@@ -354,5 +354,4 @@ def _ends(shares: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":  # python -m tests.heads.explain.test_sentences
-    lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in page_cases())
-    CASES.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    CASES.write_text("".join(json.dumps(case, ensure_ascii=False) + "\n" for case in page_cases()), encoding="utf-8")

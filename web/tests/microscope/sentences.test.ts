@@ -10,7 +10,10 @@ interface Case {
   trace?: Trace;
   sentence: string;
 }
-const cases = JSON.parse(readFileSync("tests/microscope/sentences.json", "utf8")) as Case[];
+const cases = readFileSync("tests/microscope/sentences.jsonl", "utf8")
+  .trim()
+  .split("\n")
+  .map((line) => JSON.parse(line) as Case);
 
 /** As a terminal prints it: tokens in quotes, no marks, a plain minus. */
 const plain = (text: string) =>

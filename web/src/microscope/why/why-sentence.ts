@@ -27,8 +27,9 @@ const ranked = (why: Why) => {
   return [...why.answered].sort((a, b) => (b.value - a.value) * sign);
 };
 
-/** The component on the key side that contributes most in the direction of the total. */
-export const mainWriter = (why: Why): WriterShare | undefined => ranked(why).at(0);
+/** The component on the key side that contributes most in the direction of the total, and can be cut. */
+export const mainWriter = (why: Why): WriterShare | undefined =>
+  ranked(why).find((share) => share.kind !== "reader") ?? why.answered[0];
 
 function named({ name, kind }: WriterShare): string {
   const say = words.why;
