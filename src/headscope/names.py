@@ -46,6 +46,10 @@ HeadName = str | tuple[str | int, int] | Head
 """How a head may be named: ``"5.1"``, ``(5, 1)`` or ``Head("5", 1)``."""
 
 
+SiteName = str | int
+"""How a site may be named: ``"5"``, ``5`` or ``"decoder.5.cross"``."""
+
+
 @dataclass(frozen=True)
 class Site:
     """One attention module: its name, its size, and what kind of attention it does."""
@@ -100,6 +104,12 @@ class ModelShape:
         if head.head >= site.n_heads:
             raise HeadNameError(f"{head}: site {site.name} has heads 0–{site.n_heads - 1}")
         return head
+
+    def find_site(self, name: SiteName) -> str:
+        """The site of that name, or an error that says which there are."""
+        if str(name) not in self.sites:
+            raise HeadNameError(f"there is no site {name}: this model has {self._span()}")
+        return str(name)
 
     def _span(self) -> str:
         names = list(self.sites)

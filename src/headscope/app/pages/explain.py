@@ -182,11 +182,6 @@ def cut_path(look: Look, asked: CutPathRequest) -> CutPathResponse:
     )
 
 
-def stream_bytes(look: Look) -> int:
-    """About how many bytes a recorded residual stream of this text holds: what each layer wrote, twice per layer."""
-    return 4 * 2 * len(look.shape.sites) * len(look.tokens) * look.shape.d_model
-
-
 def _explained_token(look: Look, position: int, token: int | None) -> tuple[int, NextToken]:
     """The position and the next token whose prediction is explained; refused where none is predicted or kept."""
     if look.shape.vocabulary is None:
@@ -211,7 +206,7 @@ def _by_size(shares: Sequence[Share]) -> list[int]:
 
 def _check_stream(look: Look) -> None:
     """Refuse a text whose recorded residual stream would be too large for a page."""
-    size = stream_bytes(look)
+    size = 4 * 2 * len(look.shape.sites) * len(look.tokens) * look.shape.d_model  # about: twice per layer
     if size > STREAM_BYTES:
         most = len(look.tokens) * STREAM_BYTES // size
         raise InputError(

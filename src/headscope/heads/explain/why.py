@@ -335,9 +335,8 @@ def explained(look: Look) -> Explained:
             "outside `with scope.edit(…)`"
         )
     look.cache.refuse_changed_weights()
-    if not isinstance(look.explained, Explained):
-        look.explained = Explained(look)
-    found: Explained = look.explained
+    found = look.explained if isinstance(look.explained, Explained) else Explained(look)
+    look.explained = None if look.kept_pass is None else found
     return found
 
 

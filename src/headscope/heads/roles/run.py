@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from headscope.attention.progress import report_progress, uninterrupted
+from headscope.checked import checked
 from headscope.errors import InputError
 from headscope.heads.bootstrap import RESAMPLES, bootstrap
 from headscope.heads.roles.battery import BATTERY, Role
@@ -31,6 +32,7 @@ from headscope.names import Head
 T = TypeVar("T")
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class RoleOptions:
     """Options of the battery; all of them go into the recipe."""

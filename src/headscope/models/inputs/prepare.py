@@ -42,7 +42,8 @@ def prepare(opened: TransformersModel, given: Any) -> Prepared:
         return made
     if "input_ids" not in opened.takes:
         reads = " and ".join(media.input_kinds(opened.takes)) or f"tensors named {', '.join(sorted(opened.takes))}"
-        raise InputError(f"{opened.shape.name} reads {reads}, not text")
+        file = f"; a file is given as Path({given!r})" if isinstance(given, str) else ""
+        raise InputError(f"{opened.shape.name} reads {reads}, not text{file}")
     prepared = opened.processor.prepare(given)
     if opened.takes & media.KEYS and opened not in _READ_TEXT_ALONE:
         _try_text_alone(opened, prepared)
