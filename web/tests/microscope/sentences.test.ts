@@ -1,5 +1,5 @@
-import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
+import lines from "./sentences.jsonl?raw";
 import type { Trace, Why } from "../../src/source/source";
 import { headline, underline } from "../../src/microscope/trace/trace-sentence";
 import { firstSentence, secondSentence } from "../../src/microscope/why/why-sentence";
@@ -10,7 +10,7 @@ interface Case {
   trace?: Trace;
   sentence: string;
 }
-const cases = readFileSync("tests/microscope/sentences.jsonl", "utf8")
+const cases = lines
   .trim()
   .split("\n")
   .map((line) => JSON.parse(line) as Case);
