@@ -126,6 +126,12 @@ def printable(text: str) -> str:
     return text.translate(_PICTURES)
 
 
+def quoted(token: str) -> str:
+    """A token as it stands in a sentence: in quotes, without the space before it, its line ends shown."""
+    text = re.sub("^[ ▁Ġ]", "", token).replace("\r\n", "\n").replace("\n", "↵").replace("\t", "⇥")
+    return f"“{printable(text if text.strip() else text.replace(' ', '␣') or '␣')}”"
+
+
 def writable(name: str) -> str:
     """A file's name as it can be written to a file: bytes that are not UTF-8 as ``\\xff``."""
     return os.fsencode(name).decode(errors="backslashreplace")
