@@ -59,7 +59,7 @@ class Decoder:
         during: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """Every pass runs inside ``during()``."""
-        self.model, self.observer, self.during = model, with_positions(model, observer), during
+        self.model, self.observer, self.during = model, _with_positions(model, observer), during
         self.inputs = dict(inputs)
         self.name = DECODER_INPUTS if DECODER_INPUTS in inputs else "input_ids"
         once = not any("@" in site for site in model.shape.sites)  # a module that is called twice has one place in it
@@ -96,7 +96,7 @@ class Decoder:
         return logits
 
 
-def with_positions(model: OpenModel, observer: SiteObserver) -> SiteObserver:
+def _with_positions(model: OpenModel, observer: SiteObserver) -> SiteObserver:
     """An observer of one generation whose calls say where in the text their queries and keys stand.
 
     The lengths of q and k do not: in cross-attention they are of two texts, and a sliding window's cache drops keys. An

@@ -44,12 +44,12 @@ def as_call(found: FoundCall, learned: LearnedSite) -> Call:
     n_query, n_key = q.shape[2], k.shape[2]
     if found.flex is not None:
         score_mod, mask_mod = found.flex
-        bias = FlexBias(score_mod, q, k, float(found.scale or 1.0))
-        scores = Scores(scale=found.scale, mask=Mask((FlexMask(mask_mod, q.shape[0], q.shape[1]),)), bias=bias)
+        bias = _FlexBias(score_mod, q, k, float(found.scale or 1.0))
+        scores = Scores(scale=found.scale, mask=Mask((_FlexMask(mask_mod, q.shape[0], q.shape[1]),)), bias=bias)
         return Call(found.module, q, k, v, scores)
     mask, added = read_mask(_mask_by_head(found, layout), n_query, n_key)
     if found.causal:
-        mask = mask & (masks.causal() if n_query == n_key else Mask((UpToQuery(),)))
+        mask = mask & (masks.causal() if n_query == n_key else Mask((_UpToQuery(),)))
     return Call(found.module, q, k, v, Scores(scale=found.scale, mask=mask, bias=added))
 
 
@@ -152,7 +152,7 @@ def _query_and_key(found: FoundCall, learned: LearnedSite) -> tuple[Tensor, Tens
 
 
 @dataclass(frozen=True)
-class UpToQuery(Part):
+class _UpToQuery(Part):
     """Keys up to the query's number, both counted from the first: causality as sdpa counts for unequal lengths."""
 
     def block(self, rows: Rows, columns: Columns, offset: int) -> Allowed:
@@ -160,7 +160,7 @@ class UpToQuery(Part):
 
 
 @dataclass(frozen=True, eq=False)
-class FlexMask(Part):
+class _FlexMask(Part):
     """``mask_mod`` of flex attention, computed for the rows and columns that are asked for."""
 
     mask_mod: Any
@@ -173,12 +173,12 @@ class FlexMask(Part):
         allowed: Tensor = _everywhere(self.mask_mod, False)(*places)
         return allowed.expand(*(len(place) for place in places))
 
-    def only(self, head: int) -> FlexMask:
-        return FlexMask(self.mask_mod, self.batch, self.n_heads, head)
+    def only(self, head: int) -> _FlexMask:
+        return _FlexMask(self.mask_mod, self.batch, self.n_heads, head)
 
 
 @dataclass(frozen=True, eq=False)
-class FlexBias:
+class _FlexBias:
     """What ``score_mod`` of flex attention adds to a score; computed for the rows and columns that are asked for."""
 
     score_mod: Any
@@ -199,8 +199,8 @@ class FlexBias:
     def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
         return None
 
-    def only(self, head: int) -> FlexBias:
-        return FlexBias(self.score_mod, self.q, self.k, self.scale, head)
+    def only(self, head: int) -> _FlexBias:
+        return _FlexBias(self.score_mod, self.q, self.k, self.scale, head)
 
 
 def _places(batch: int, n_heads: int, head: int | None, rows: Tensor, columns: Tensor) -> tuple[Tensor, ...]:
@@ -221,7 +221,7 @@ def flex_reference(q: Tensor, k: Tensor, v: Tensor, score_mod: Any, mask_mod: An
     rows, columns = torch.arange(n_query, device=q.device), torch.arange(n_key, device=q.device)
     group = q.shape[1] // k.shape[1]
     scores = (q.float() @ k.repeat_interleave(group, 1).float().mT) * scale
-    scores = scores + FlexBias(score_mod, q, k, scale).block(rows, columns, 0)
-    allowed = FlexMask(mask_mod, q.shape[0], q.shape[1]).block(rows, columns, 0)
+    scores = scores + _FlexBias(score_mod, q, k, scale).block(rows, columns, 0)
+    allowed = _FlexMask(mask_mod, q.shape[0], q.shape[1]).block(rows, columns, 0)
     weights = scores.masked_fill(~allowed, float("-inf")).softmax(-1).nan_to_num(0.0)
     return (weights @ v.repeat_interleave(group, 1).float()).to(v.dtype)

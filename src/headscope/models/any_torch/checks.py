@@ -27,7 +27,7 @@ STATISTICS = 1e-3
 
 
 @runtime_checkable
-class Checkable(Protocol):
+class _Checkable(Protocol):
     """A module with learned sites, as the checks need it."""
 
     learned: dict[str, LearnedSite]
@@ -38,7 +38,7 @@ class Checkable(Protocol):
 
 
 @dataclass
-class Findings:
+class _Findings:
     """The largest error of each check over all sites that passed."""
 
     own: Tensor
@@ -65,9 +65,9 @@ class Findings:
         return (Check("sites observed", good > 0, f"{good} of {len(learned)}"), *rows, moves)
 
 
-def check_sites(opened: Checkable, own: Tensor) -> Findings:
+def check_sites(opened: _Checkable, own: Tensor) -> _Findings:
     """Check all sites together; where a check fails, site by site, and give up those that fail."""
-    found = Findings(own)
+    found = _Findings(own)
     _parts_and_statistics(opened, found)
     found.errors["outputs"] = _with_culprits_out(
         opened, found.allowed, "its outputs are not the module's own", lambda sites: _gap(_only(opened, sites), own)
@@ -81,11 +81,11 @@ def check_sites(opened: Checkable, own: Tensor) -> Findings:
 ELSEWHERE = "a head set to zero is not its rows of W_O at zero: z goes elsewhere too, or something is added to it"
 
 
-def _good(opened: Checkable) -> list[str]:
+def _good(opened: _Checkable) -> list[str]:
     return [name for name, site in opened.learned.items() if not site.why]
 
 
-def _with_culprits_out(opened: Checkable, allowed: float, why: str, error_of: Callable[[list[str]], float]) -> float:
+def _with_culprits_out(opened: _Checkable, allowed: float, why: str, error_of: Callable[[list[str]], float]) -> float:
     """The error of all sites together; if it is too large, sites that fail alone are given up first."""
     sites = _good(opened)
     error = error_of(sites) if sites else 0.0
@@ -108,7 +108,7 @@ def _gap(ours: Tensor, own: Tensor) -> float:
     return relative_difference(ours, own) if ours.shape == own.shape else math.inf
 
 
-def _only(opened: Checkable, sites: list[str]) -> Tensor:
+def _only(opened: _Checkable, sites: list[str]) -> Tensor:
     """The output when these sites alone go through headscope."""
     kept = {name: site.why for name, site in opened.learned.items()}
     for name, site in opened.learned.items():
@@ -120,15 +120,12 @@ def _only(opened: Checkable, sites: list[str]) -> Tensor:
             site.why = kept[name]
 
 
-def _parts_and_statistics(opened: Checkable, found: Findings) -> None:
+def _parts_and_statistics(opened: _Checkable, found: _Findings) -> None:
     """Compare z through W_O with what the matrix gave, and streaming statistics with dense ones, at every site."""
     z_of: dict[str, Tensor] = {}
     parts: dict[str, float] = {}
     statistics: dict[str, float] = {}
-    takes: dict[int, list[tuple[str, MatrixTake]]] = {}
-    for name in _good(opened):
-        for take in opened.learned[name].takes if opened.learned[name].kind == "exact" else ():
-            takes.setdefault(take.index, []).append((name, take))
+    takes = _takes_by_use(opened, [name for name in _good(opened) if opened.learned[name].kind == "exact"])
 
     def visit(name: str, call: Call) -> Tensor:
         z = plain(call)
@@ -156,6 +153,15 @@ def _parts_and_statistics(opened: Checkable, found: Findings) -> None:
     found.errors["statistics"] = max((statistics[name] for name in good), default=0.0)
 
 
+def _takes_by_use(opened: _Checkable, sites: list[str]) -> dict[int, list[tuple[str, MatrixTake]]]:
+    """How matrices take the z of these sites, by the use of a matrix in the pass."""
+    takes: dict[int, list[tuple[str, MatrixTake]]] = {}
+    for name in sites:
+        for take in opened.learned[name].takes:
+            takes.setdefault(take.index, []).append((name, take))
+    return takes
+
+
 def _statistics_gap(call: Call) -> float:
     ways = [observe(call.q, call.k, call.v, scores=call.scores, backend=name) for name in ("blockwise", "dense")]
     pairs = [(getattr(ways[0], name), getattr(ways[1], name)) for name in ("entropy", "logsumexp", "output")]
@@ -181,17 +187,14 @@ def _parts_gap(use: MatrixUse, take: MatrixTake, z: Tensor) -> float:
     return relative_difference(total, actual)
 
 
-def _ablation(opened: Checkable, sites: list[str], found: Findings) -> float:
+def _ablation(opened: _Checkable, sites: list[str], found: _Findings) -> float:
     """One head of each of these sites off: through the observer, and by zeros in W_O. Mixed heads are not compared."""
     sites = [name for name in sites if opened.learned[name].kind != "mixed"]
     if not sites:
         found.moved = max(found.moved, _gap(opened.outputs(lambda _, call: 0 * plain(call), None), found.own))
         return 0.0
     heads = {name: 1 % opened.learned[name].n_heads for name in sites}
-    takes: dict[int, list[tuple[str, MatrixTake]]] = {}
-    for name in sites:
-        for take in opened.learned[name].takes:
-            takes.setdefault(take.index, []).append((name, take))
+    takes = _takes_by_use(opened, sites)
 
     def ablate(name: str, call: Call) -> Tensor:
         z = plain(call)

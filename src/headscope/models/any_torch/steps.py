@@ -33,7 +33,7 @@ class StepOptions:
 
 
 @dataclass(frozen=True)
-class ModuleCall:
+class _ModuleCall:
     """One call of the module: its name, and what it was called with."""
 
     name: str
@@ -52,7 +52,7 @@ class ModuleCall:
 
 def record_steps(
     opened: AnyTorchModel, function: Callable[..., Any], observer: SiteObserver | None, item: int = -1
-) -> list[ModuleCall]:
+) -> list[_ModuleCall]:
     """Run the function once, under the edits in force, and keep what each call of the module was given."""
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
     copies = _Copies()
@@ -70,7 +70,7 @@ def record_steps(
     chosen = [_one_item(call, item) for call in calls]
     bounds = [bound(opened.model, *call) for call in chosen]
     return [
-        ModuleCall(name, FunctionInputs(_replay(*call), each.named()))
+        _ModuleCall(name, FunctionInputs(_replay(*call), each.named()))
         for name, call, each in zip(_names(bounds), chosen, bounds, strict=True)
     ]
 

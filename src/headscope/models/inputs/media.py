@@ -78,7 +78,7 @@ def recognise(given: Any) -> tuple[Picture | Sound | None, str | None]:
         medium, _ = recognise(given[0])
         return (medium, given[1]) if medium is not None else (None, None)
     if isinstance(given, Path):
-        return read_file(given), None
+        return _read_file(given), None
     if type(given).__module__.partition(".")[0] == "PIL":
         return Picture(given), None
     if isinstance(given, Mapping) and "array" in given and "sampling_rate" in given:
@@ -230,7 +230,7 @@ class MediaLimits:
     seconds: float = 60.0
 
 
-def read_file(path: Path) -> Picture | Sound:
+def _read_file(path: Path) -> Picture | Sound:
     """A picture that Pillow reads, or a .wav file."""
     if not path.is_file():
         raise InputError(f"there is no file {path}")

@@ -78,9 +78,9 @@ class InputProcessor:
         """The text of these ids; the ids themselves without a tokenizer."""
         if self.tokenizer is None:
             return " ".join(map(str, ids.tolist()))
-        with panics_as_errors("these tokens"):
+        with _panics_as_errors("these tokens"):
             text = str(self.tokenizer.decode(ids.tolist(), skip_special_tokens=False))
-        return check_decoded(text, "these tokens")
+        return _check_decoded(text, "these tokens")
 
     def token_id(self, token: str | int) -> int:
         """The id of a token given as text (with its leading space, where it has one) or as an id."""
@@ -99,12 +99,12 @@ class InputProcessor:
         """The ids of several texts, with no special tokens added: by a fast tokenizer at once, on several cores."""
         if len(texts) > 1 and getattr(self.tokenizer, "is_fast", False):
             for text in texts:
-                check_text(text, "the text")
-            with suppress(InputError), panics_as_errors("the text"):  # one by one it is known which one is refused
+                _check_text(text, "the text")
+            with suppress(InputError), _panics_as_errors("the text"):  # one by one it is known which one is refused
                 ids_alone = {"return_attention_mask": False, "return_token_type_ids": False}
                 encoded = list(self.tokenizer(list(texts), add_special_tokens=False, **ids_alone)["input_ids"])
                 for ids in encoded:
-                    check_tokens(ids, "the text")
+                    _check_tokens(ids, "the text")
                 return encoded
         return [self.token_ids(text) for text in texts]
 
@@ -180,10 +180,10 @@ class InputProcessor:
     def _encoded(self, text: str, what: str, target: bool = False, **options: Any) -> Any:
         """Call the tokenizer within its limits; a target is what a decoder has written so far."""
         tokenizer = self._require_tokenizer("read text")
-        check_text(text, what)
-        with panics_as_errors(what):
+        _check_text(text, what)
+        with _panics_as_errors(what):
             encoded = tokenizer(text_target=text) if target else tokenizer(text, **options)
-        check_tokens(encoded["input_ids"], what)
+        _check_tokens(encoded["input_ids"], what)
         return encoded
 
     def _check_beginning(self, text: str, what: str) -> None:
@@ -202,9 +202,9 @@ class InputProcessor:
         return self.tokenizer
 
     def _decode_one(self, token: int) -> str:
-        with panics_as_errors(f"token {token}"):
+        with _panics_as_errors(f"token {token}"):
             text = str(self.tokenizer.decode([token], clean_up_tokenization_spaces=False))
-        check_decoded(text, f"token {token}")
+        _check_decoded(text, f"token {token}")
         stored = self.tokenizer.convert_ids_to_tokens(token)
         if isinstance(stored, str) and stored.startswith("▁") and not text.startswith(" "):
             return " " + text
@@ -272,7 +272,7 @@ TEMPLATE_SECONDS = 10.0
 
 
 @contextmanager
-def panics_as_errors(what: str) -> Iterator[None]:
+def _panics_as_errors(what: str) -> Iterator[None]:
     """Turn a panic of the tokenizers library, which no ``except Exception`` catches, into an InputError.
 
     Its errors are bare Exceptions, and become one too.
@@ -288,13 +288,13 @@ def panics_as_errors(what: str) -> Iterator[None]:
         ) from None
 
 
-def check_text(text: str, what: str) -> None:
+def _check_text(text: str, what: str) -> None:
     """Refuse a text that is too long to be tokenized at once."""
     if len(text) > MOST_CHARACTERS:
         raise InputError(f"{what} has {len(text):,} characters; at most {MOST_CHARACTERS:,} are read at once")
 
 
-def check_tokens(ids: Sequence[int], what: str) -> None:
+def _check_tokens(ids: Sequence[int], what: str) -> None:
     """Refuse what a tokenizer made of a text if it is too many tokens."""
     if len(ids) > MOST_TOKENS:
         raise InputError(
@@ -303,7 +303,7 @@ def check_tokens(ids: Sequence[int], what: str) -> None:
         )
 
 
-def check_decoded(text: str, what: str) -> str:
+def _check_decoded(text: str, what: str) -> str:
     """Return what a tokenizer's decoder wrote; refuse it if it is too long."""
     if len(text) > MOST_CHARACTERS:
         raise InputError(

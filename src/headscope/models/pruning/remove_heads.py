@@ -35,7 +35,7 @@ from headscope.names import Site
 
 
 @dataclass(frozen=True)
-class PrunedSite:
+class _PrunedSite:
     """What stays of one site: query heads, KV heads, and the index into ``kv`` of each KV head after pruning."""
 
     site: Site
@@ -62,12 +62,12 @@ class PrunedSite:
         return len(self.kv_order) != len(self.kv)
 
 
-def pruned_site(site: Site, path: str, heads: Sequence[int]) -> PrunedSite:
+def pruned_site(site: Site, path: str, heads: Sequence[int]) -> _PrunedSite:
     """Keep these query heads and the KV heads they read; where groups are uneven, some KV heads are repeated."""
     left = Counter(head // site.group_size for head in sorted(heads))
     group = gcd(*left.values())
     order = [index for index, count in enumerate(left.values()) for _ in range(count // group)]
-    return PrunedSite(site, path, tuple(sorted(heads)), tuple(left), tuple(order))
+    return _PrunedSite(site, path, tuple(sorted(heads)), tuple(left), tuple(order))
 
 
 @dataclass
@@ -105,7 +105,7 @@ def remove_heads(opened: HuggingFaceModel, kept: Mapping[str, Sequence[int]]) ->
     return _reopened(opened, _from_layout(opened, pruned_sites, weights, wanted), wanted), False
 
 
-def _prune_weights(opened: HuggingFaceModel, pruned_sites: Sequence[PrunedSite]) -> _Weights:
+def _prune_weights(opened: HuggingFaceModel, pruned_sites: Sequence[_PrunedSite]) -> _Weights:
     model = opened.model
     weights = _Weights(dict(model.state_dict()))
     owner: dict[str, str] = {}
@@ -148,7 +148,7 @@ def _projections(opened: HuggingFaceModel, site: str) -> dict[Which, tuple[str, 
     return found
 
 
-def _repeat_kv(weights: _Weights, left: PrunedSite, projections: Mapping[Any, tuple[str, list[Tensor]]]) -> None:
+def _repeat_kv(weights: _Weights, left: _PrunedSite, projections: Mapping[Any, tuple[str, list[Tensor]]]) -> None:
     if not left.repeats_kv:
         return
     keys, values = projections["k"][0], projections["v"][0]
@@ -225,7 +225,7 @@ def _family(opened: HuggingFaceModel) -> type:
     return kind.__mro__[1] if kind.__module__ == pruned.__module__ else kind
 
 
-def _from_config(opened: HuggingFaceModel, pruned_sites: Sequence[PrunedSite], weights: _Weights) -> nn.Module | None:
+def _from_config(opened: HuggingFaceModel, pruned_sites: Sequence[_PrunedSite], weights: _Weights) -> nn.Module | None:
     """The smaller model built from a config with fewer heads, if the config of this family can describe it."""
     sizes = {tuple(left.sizes[what] for what in ("heads", "KV heads")) for left in pruned_sites}
     same = len(sizes) == 1 and {left.site.name for left in pruned_sites} == set(opened.shape.sites)
@@ -256,7 +256,7 @@ def _with_weights(opened: HuggingFaceModel, model: Any, weights: _Weights) -> nn
 
 
 def _from_layout(
-    opened: HuggingFaceModel, pruned_sites: Sequence[PrunedSite], weights: _Weights, wanted: Tensor
+    opened: HuggingFaceModel, pruned_sites: Sequence[_PrunedSite], weights: _Weights, wanted: Tensor
 ) -> nn.Module:
     """The smaller model with a layout in its config. Sizes that its code keeps as attributes are found by trying."""
     first = None
@@ -280,7 +280,7 @@ def _from_layout(
 
 
 def _candidate_attributes(
-    opened: HuggingFaceModel, pruned_sites: Sequence[PrunedSite]
+    opened: HuggingFaceModel, pruned_sites: Sequence[_PrunedSite]
 ) -> Iterator[dict[str, dict[str, int]]]:
     """Attributes to set on attention modules: none, then one, two and three of those that hold a size."""
     modules = {left.path: vars(opened.model.get_submodule(left.path)) for left in pruned_sites}

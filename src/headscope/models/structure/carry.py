@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from headscope.models.modes import own_precision
-from headscope.models.structure.tape import MATRIX, NORM, Node, Op, Slot, SourceNode
+from headscope.models.structure.tape import MATRIX, NORM, Node, Op, Slot, SourceNode, carried_into, walk
 
 Columns = Mapping[Op, Tensor]
 """Of a matrix: the columns of its output that are wanted; the others are left zero."""
@@ -24,21 +24,9 @@ class Route:
 
     def __init__(self, target: Node) -> None:
         self.target = target
-        self.sources: list[SourceNode] = []
-        self.ops: list[Op] = []
-        seen: set[Node] = set()
-        waiting = [target]
-        while waiting:
-            node = waiting.pop()
-            if node in seen:
-                continue
-            seen.add(node)
-            if isinstance(node, SourceNode):
-                self.sources.append(node)
-            elif isinstance(node, Op):
-                self.ops.append(node)
-                waiting += node.parents
-        self.ops.sort(key=lambda op: op.order)
+        nodes = walk([target], carried_into)
+        self.sources = [node for node in nodes if isinstance(node, SourceNode)]
+        self.ops = sorted((node for node in nodes if isinstance(node, Op)), key=lambda op: op.order)
 
     def matrices(self) -> list[Op]:
         return [op for op in self.ops if op.name in MATRIX]

@@ -18,7 +18,7 @@ from headscope.errors import ModelError
 from headscope.models.modes import own_precision
 from headscope.models.structure.carry import Route, recompute
 from headscope.models.structure.readers import probed
-from headscope.models.structure.tape import MATRIX, Node, Op
+from headscope.models.structure.tape import MATRIX, Node, Op, walk
 from headscope.models.structure.trace import is_matrix
 from headscope.models.structure.weights import weight_and_bias
 
@@ -29,7 +29,7 @@ SIDES: tuple[Which, ...] = ("q", "k", "v")
 SEVERAL = "several matrices compute it, or one is chosen for each token"
 
 
-class Projection(NamedTuple):
+class _Projection(NamedTuple):
     """A matrix as ``x @ weight``, the path of its module where it is one, and which outputs feed each head."""
 
     path: str | None
@@ -41,7 +41,7 @@ class Projection(NamedTuple):
 
 
 @own_precision()
-def find_projection(model: Any, site: str, which: Which) -> Projection:
+def find_projection(model: Any, site: str, which: Which) -> _Projection:
     """W_Q, W_K or W_V of one site; refused with a reason where there is none."""
     stream = probed(model)
     if site not in stream.sites:
@@ -72,18 +72,17 @@ def find_projection(model: Any, site: str, which: Which) -> Projection:
     if others:
         latent = others & set(_made_from(made))
         raise ModelError(f"{name}: {'two matrices compute it, through a latent' if latent else SEVERAL}")
-    return Projection(path, weight, rows)
+    return _Projection(path, weight, rows)
 
 
 def _made_from(target: Node) -> list[Op]:
     """The operations inside the attention module that a tensor comes from, in order, whatever they carry."""
-    found: set[Op] = set()
-    waiting: list[Node] = [target]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Op) and node.in_site and node not in found:
-            found.add(node)
-            waiting += [slot.node for slot in node.slots if slot.node is not None]
+
+    def inputs(node: Node) -> list[Node]:
+        slots = node.slots if isinstance(node, Op) and node.in_site else ()
+        return [slot.node for slot in slots if slot.node is not None]
+
+    found = (node for node in walk([target], inputs) if isinstance(node, Op) and node.in_site)
     return sorted(found, key=lambda op: op.order)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from headscope.errors import ModelError
 from headscope.models.structure.carry import Route, recompute, source_parts, wide
 from headscope.models.structure.recorder import record_stream
-from headscope.models.structure.tape import NORM, Node, Op, SourceNode, mark_of
+from headscope.models.structure.tape import NORM, Node, Op, SourceNode, carried_into, mark_of, walk
 from headscope.models.structure.writers import RecordedStream, Side, Writer
 
 _probed: WeakKeyDictionary[Any, RecordedStream] = WeakKeyDictionary()
@@ -36,19 +36,8 @@ def has_own_norm(model: Any, site: str, side: Side) -> bool:
 
 def entries(node: Node) -> list[Node]:
     """What enters the reader: the nodes outside the attention module from which its q, k or v is computed."""
-    found: list[Node] = []
-    seen: set[Node] = set()
-    waiting = [node]
-    while waiting:
-        each = waiting.pop()
-        if each in seen:
-            continue
-        seen.add(each)
-        if not each.in_site:
-            found += [each] if each.dynamic else []
-        elif isinstance(each, Op):
-            waiting += each.parents
-    return found
+    nodes = walk([node], lambda each: carried_into(each) if each.in_site else ())
+    return [each for each in nodes if each.dynamic and not each.in_site]
 
 
 def reader_inputs(node: Node, own_norm: bool) -> list[Node]:
@@ -62,19 +51,13 @@ def before_norm(entry: Node) -> Node:
         return entry
     if entry.name in NORM:
         return next(entry.parents)
-    outside: set[Node] = set()
-    waiting: list[Node] = [entry]
-    seen: set[Node] = set()
-    while waiting:
-        each = waiting.pop()
-        if each in seen:
-            continue
-        seen.add(each)
-        if isinstance(each, Op) and each.path == entry.path:
-            waiting += each.parents
-        elif each.dynamic:
-            outside.add(each)
-    return outside.pop() if len(outside) == 1 else entry
+
+    def inside(each: Node) -> bool:
+        return isinstance(each, Op) and each.path == entry.path
+
+    nodes = walk([entry], lambda each: carried_into(each) if inside(each) else ())
+    outside = [each for each in nodes if each.dynamic and not inside(each)]
+    return outside[0] if len(outside) == 1 else entry
 
 
 def value_of(node: Node) -> Tensor:

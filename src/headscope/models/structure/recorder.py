@@ -26,7 +26,7 @@ _WORDS = {
 }  # fmt: skip
 
 
-class StreamRecorder:
+class _StreamRecorder:
     """Hooks that tell a tape where in the model an operation runs, and where sites read and write."""
 
     def __init__(self, model: Any, stream: RecordedStream) -> None:
@@ -135,7 +135,7 @@ def _culprit(op: str, path: str, node: Node | None) -> str:
     return f"{_WORDS.get(op, f'the operation {op}')} in {path or 'the model'} is neither linear nor a norm"
 
 
-current_recorder: ContextVar[StreamRecorder | None] = ContextVar("headscope_stream_recorder", default=None)
+current_recorder: ContextVar[_StreamRecorder | None] = ContextVar("headscope_stream_recorder", default=None)
 
 
 @contextmanager
@@ -150,7 +150,7 @@ def recording_stream(model: Any) -> Iterator[RecordedStream]:
     stream = RecordedStream(
         layers=layer_names(model.model, sites), site_paths=sites, embeddings=_token_embeddings(model.model)
     )
-    recorder = StreamRecorder(model, stream)
+    recorder = _StreamRecorder(model, stream)
     last = model.unembedding_input()
     token = current_recorder.set(recorder)
     try:

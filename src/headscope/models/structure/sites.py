@@ -23,7 +23,7 @@ from headscope.names import AttentionKind, Site
 
 
 @dataclass(frozen=True)
-class FoundSites:
+class _FoundSites:
     """Sites in the order of their calls. ``names`` is by module path, ``paths`` by site name."""
 
     sites: dict[str, Site]
@@ -33,7 +33,7 @@ class FoundSites:
 
 def find_sites(
     model: nn.Module, traced: TracedPass, inputs: Mapping[str, Tensor], known: Mapping[str, str]
-) -> FoundSites:
+) -> _FoundSites:
     """Name and describe every site of the trace; ``known`` are names by path that were given before."""
     kinds = {call.path: _kind(call.attention.call, inputs) for call in traced.calls}
     names = {**names_of(model, list(kinds), kinds, known), **{path: known[path] for path in kinds if path in known}}
@@ -43,7 +43,7 @@ def find_sites(
         paths[name] = call.path
         site = site_from_call(name, call.attention.call, call.attention.sliding_window)
         sites[name] = replace(site, kind=kinds[call.path])
-    return FoundSites(sites, names, paths)
+    return _FoundSites(sites, names, paths)
 
 
 def names_of(

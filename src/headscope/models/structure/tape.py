@@ -10,7 +10,7 @@ into the stream, if it ever joins it, as a source of its own. No module is found
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -113,6 +113,23 @@ class Op(Node):
     def parents(self) -> Iterator[Node]:
         """The nodes that this one carries on."""
         return (slot.node for slot in self.slots if slot.carried and slot.node is not None)
+
+
+def walk(start: Iterable[Node], onwards: Callable[[Node], Iterable[Node]]) -> list[Node]:
+    """These nodes and all that are reached from them, each once."""
+    found: dict[Node, None] = {}
+    waiting = list(start)
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found[node] = None
+            waiting += onwards(node)
+    return list(found)
+
+
+def carried_into(node: Node) -> Iterable[Node]:
+    """The nodes that a node carries on."""
+    return node.parents if isinstance(node, Op) else ()
 
 
 @dataclass(eq=False, repr=False)

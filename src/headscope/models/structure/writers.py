@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from headscope.errors import ModelError
 from headscope.models.structure.carry import Route
-from headscope.models.structure.tape import Node, Op, SourceNode, Tape
+from headscope.models.structure.tape import Node, Op, SourceNode, Tape, carried_into, walk
 
 Side = str
 SIDES: tuple[Side, ...] = ("q", "k", "v")
@@ -140,15 +140,7 @@ class RecordedStream:
 
 def ancestors(nodes: list[Node]) -> set[Node]:
     """Everything that is carried into these nodes, and they themselves."""
-    seen: set[Node] = set()
-    waiting = list(nodes)
-    while waiting:
-        node = waiting.pop()
-        if node not in seen:
-            seen.add(node)
-            if isinstance(node, Op):
-                waiting += node.parents
-    return seen
+    return set(walk(nodes, carried_into))
 
 
 def _differs_by_position(source: SourceNode) -> bool:
