@@ -19,7 +19,7 @@ from headscope.app.export.html import assemble
 from headscope.app.pages.media.given_looks import GivenLooks
 from headscope.app.pages.media.upload import MediaRequest
 from headscope.app.pages.microscope import Session
-from headscope.app.pages.requests import REQUESTS as SESSION_REQUESTS
+from headscope.app.requests import REQUESTS as SESSION_REQUESTS
 from headscope.app.wire import pack
 from headscope.errors import HeadscopeError, InputError
 from headscope.heads.look.look import Look

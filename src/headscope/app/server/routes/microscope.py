@@ -12,7 +12,7 @@ from fastapi.responses import Response
 
 from headscope.app.pages.media.upload import MediaRequest
 from headscope.app.pages.microscope import LookRequest, LookResponse, RequestProgress
-from headscope.app.pages.requests import REQUESTS
+from headscope.app.requests import REQUESTS
 from headscope.app.server.clients import client_id
 from headscope.app.server.worker import PROBLEM, RequestWorker, container_of, kind_of
 

@@ -1,48 +1,100 @@
-// Checks the two exercises of By hand; lab/teach/exercises.py in the browser.
-import type { components } from "../../../api";
-import { Problem } from "../../problem";
-import { readings } from "./typed-numbers";
+// The two exercises of By hand: invent two heads for "it", and draw the flow through two heads; what is checked of each.
+import { Problem } from "../source/problem";
+import { readings } from "../source/published/lab/typed-numbers";
+import type { Pair } from "./diagram";
 import { formatNumber, formatVector, weigh } from "./worked-example";
 
-type Schemas = components["schemas"];
-type Checked = Schemas["Checked"];
-type Remark = Checked["remarks"][number];
 type Card = Record<string, number>;
-type Invented = Pick<Schemas["InventedRequest"], "heads"> & Partial<Schemas["InventedRequest"]>;
+type Values = Record<string, number[]>;
+
+export interface Remark {
+  about: string;
+  right: boolean;
+  says: string;
+}
+
+export interface Checked {
+  remarks: Remark[];
+}
+
+/** Two scorecards, and what was worked out from them; what is left empty is not checked. */
+export interface Invented {
+  heads: Card[];
+  values?: Values;
+  sums?: string[];
+  concatenated?: string;
+  attempt?: number; // a wrong sum gets a hint at the first, its arithmetic at the next
+}
 
 const ROUNDING = 0.005; // answers may be rounded to two digits
 
-/** What is said of every arrow that can be drawn, and of those that are missing. */
-export interface ForkRemarks {
-  drawn: Record<string, Remark>; // by "box > box"
-  missing: Record<string, Remark>;
+export const EXERCISE = {
+  sentence: "The horse crossed the road because it was tired",
+  reader: "it",
+  referent: "horse",
+  attribute: "tired",
+  values: {
+    horse: [0.8, 0.1, 0, 0.2],
+    road: [0.1, 0.7, 0.1, 0],
+    because: [0.2, 0.2, 0.6, 0.1],
+    was: [0.1, 0.1, 0.2, 0.8],
+    tired: [0.3, 0.6, 0.1, 0.2],
+  } as Values,
+};
+
+export const BOXES = ["input", "head 1", "head 2", "concatenate", "W_O", "output"];
+
+const RIGHT: Record<string, string> = {
+  "input → head 1": "Head 1 reads the input.",
+  "input → head 2": "Head 2 reads the same input, at the same time.",
+  "head 1 → concatenate": "Its answer comes first.",
+  "head 2 → concatenate": "Its answer comes after.",
+  "concatenate → W_O": "All answers together, then mixed.",
+  "W_O → output": "What W_O writes leaves the layer.",
+};
+const CHAIN = "Heads do not feed each other: both read the input, side by side. A chain would be two layers.";
+const ONE_W_O = "W_O is one matrix for all heads together: first lay their answers end to end.";
+const NOTHING_LEAVES = "Nothing leaves the layer without W_O.";
+const WRONG: Record<string, string> = {
+  "head 1 → head 2": CHAIN,
+  "head 2 → head 1": CHAIN,
+  "concatenate → output": "The answers lie end to end but are not mixed yet: W_O comes between.",
+  "input → concatenate":
+    "Only the heads' answers are concatenated. (The input meets the output later, in the residual sum.)",
+  "input → W_O": "W_O reads what the heads say, not the input itself.",
+  "input → output": "That is the residual connection: true of the block, but outside the attention layer.",
+  "W_O → concatenate": "The other way round: concatenate first, then mix.",
+  "head 1 → W_O": ONE_W_O,
+  "head 2 → W_O": ONE_W_O,
+  "head 1 → output": NOTHING_LEAVES,
+  "head 2 → output": NOTHING_LEAVES,
+};
+
+/** Input → two heads → concatenate → W_O → output, and no other arrow. */
+export function checkFork(arrows: Pair[]): Checked {
+  const drawn = [...new Set(arrows.map(([from, to]) => `${from} → ${to}`))];
+  const missing = Object.keys(RIGHT).filter((about) => !drawn.includes(about));
+  return {
+    remarks: [
+      ...drawn.map((about) => ({ about, right: about in RIGHT, says: RIGHT[about] ?? whyWrong(about) })),
+      ...missing.map((about) => ({ about, right: false, says: "This arrow is missing." })),
+    ],
+  };
 }
 
-export interface Exercise {
-  reader: string;
-  values: Record<string, number[]>;
-  referent: string;
-  attribute: string;
-}
-
-export function checkFork({ drawn, missing }: ForkRemarks, arrows: [string, string][]): Checked {
-  const pairs = new Set(arrows.map(([from, to]) => `${from} > ${to}`));
-  const remarks = [
-    ...[...pairs].map((pair) => drawn[pair]),
-    ...Object.keys(missing)
-      .filter((pair) => !pairs.has(pair))
-      .map((pair) => missing[pair]),
-  ];
-  return { remarks };
+function whyWrong(about: string): string {
+  const turned = about.split(" → ").reverse().join(" → ");
+  if (about in WRONG) return WRONG[about];
+  return turned in RIGHT ? `The other way round: ${turned}.` : "No number flows along this arrow.";
 }
 
 /** Rows that sum to 1, heads that find different words, and each sum that was given. */
-export function checkInvented(exercise: Exercise, asked: Invented): Checked {
-  const values = asked.values ?? exercise.values;
+export function checkInvented(asked: Invented): Checked {
+  const values = asked.values ?? EXERCISE.values;
   const { attempt = 1, sums = [], concatenated = "" } = asked;
   const remarks = [
     ...asked.heads.map((card, at) => shares(at + 1, card)),
-    winners(exercise, asked.heads),
+    winners(asked.heads),
     ...sums.flatMap((answer, at) =>
       answer.trim() ? [sumOf(at + 1, asked.heads[at], values, { answer: parseNumbers(answer), attempt })] : [],
     ),
@@ -68,7 +120,8 @@ function shares(index: number, card: Card): Remark {
 
 const strongest = (card: Card) => Object.keys(card).reduce((best, word) => (card[word] > card[best] ? word : best));
 
-function winners({ reader, referent, attribute }: Exercise, cards: Card[]): Remark {
+function winners(cards: Card[]): Remark {
+  const { reader, referent, attribute } = EXERCISE;
   const about = "two different questions";
   const [first, second] = cards.map(strongest);
   const found = new Set([first, second]);
@@ -84,7 +137,7 @@ function winners({ reader, referent, attribute }: Exercise, cards: Card[]): Rema
 function sumOf(
   index: number,
   card: Card,
-  values: Record<string, number[]>,
+  values: Values,
   { answer, attempt }: { answer: number[]; attempt: number },
 ): Remark {
   const [truth, about] = [weigh(card, values), `head ${index}: sum`];
@@ -107,7 +160,7 @@ function sumOf(
   );
 }
 
-function endToEnd(cards: Card[], values: Record<string, number[]>, answer: number[]): Remark {
+function endToEnd(cards: Card[], values: Values, answer: number[]): Remark {
   const about = "concatenation";
   const [first, second] = cards.map((card) => weigh(card, values));
   const [wide, both] = [first.length, [...first, ...second]];
