@@ -117,7 +117,7 @@ help:
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e
 
 $(RUNNING): pyproject.toml constraints.txt | .venv/bin/python
-	$(INSTALL) .
+	$(INSTALL) '.[gguf]'
 	@touch $@
 
 $(TESTING): pyproject.toml constraints.txt | .venv/bin/python

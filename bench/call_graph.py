@@ -1,7 +1,8 @@
 """How many files and functions of headscope one request passes through: ``python bench/call_graph.py``.
 
-Two calls on the embedded model, each on a second text, so that neither imports nor what is made on first use counts:
-``scope.look`` with one pattern, and ``POST /api/look`` with every thread of the server.
+Three calls on the embedded model, each on a second text, so that neither imports nor what is made on first use counts:
+``scope.look`` with one pattern, ``why`` of a look that has been read, and ``POST /api/look`` with every thread of the
+server.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import argparse
 import json
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -44,11 +45,11 @@ class Recorder:
             self.seen.add(code)
 
 
-def passed_through(recorder: Recorder, call: Callable[[str], Any]) -> dict[str, list[str]]:
+def passed_through(recorder: Recorder, call: Callable[[Any], Any], given: Sequence[Any]) -> dict[str, list[str]]:
     """The functions of each file that the second of two calls passes through."""
-    call(TEXTS[0])
+    call(given[0])
     recorder.on, recorder.seen = True, set()
-    call(TEXTS[1])
+    call(given[1])
     recorder.on = False
     found: dict[str, set[str]] = {}
     for code in recorder.seen:
@@ -67,9 +68,10 @@ def main() -> None:
         TestClient(application(ModelRegistry(Session(scope))), "http://127.0.0.1") as client,
     ):
         found = {
-            "look and pattern": passed_through(recorder, lambda text: scope.look(text).pattern("5.6")),
+            "look and pattern": passed_through(recorder, lambda text: scope.look(text).pattern("5.6"), TEXTS),
+            "why": passed_through(recorder, lambda look: look.why("5.6"), [scope.look(text) for text in TEXTS]),
             "POST /api/look": passed_through(
-                recorder, lambda text: client.post("/api/look", json={"text": text}).raise_for_status()
+                recorder, lambda text: client.post("/api/look", json={"text": text}).raise_for_status(), TEXTS
             ),
         }
     counts = {

@@ -46,6 +46,10 @@ HeadName = str | tuple[str | int, int] | Head
 """How a head may be named: ``"5.1"``, ``(5, 1)`` or ``Head("5", 1)``."""
 
 
+SiteName = str | int
+"""How a site may be named: ``"5"``, ``5`` or ``"decoder.5.cross"``."""
+
+
 @dataclass(frozen=True)
 class Site:
     """One attention module: its name, its size, and what kind of attention it does."""
@@ -101,6 +105,12 @@ class ModelShape:
             raise HeadNameError(f"{head}: site {site.name} has heads 0–{site.n_heads - 1}")
         return head
 
+    def find_site(self, name: SiteName) -> str:
+        """The site of that name, or an error that says which there are."""
+        if str(name) not in self.sites:
+            raise HeadNameError(f"there is no site {name}: this model has {self._span()}")
+        return str(name)
+
     def _span(self) -> str:
         names = list(self.sites)
         if all(name.isdigit() for name in names) and names:
@@ -111,6 +121,12 @@ class ModelShape:
 def printable(text: str) -> str:
     """The text with terminal control and bidirectional characters replaced by visible ones."""
     return text.translate(_PICTURES)
+
+
+def quoted(token: str) -> str:
+    """A token as it stands in a sentence: in quotes, without the space before it, its line ends shown."""
+    text = re.sub("^[ ▁Ġ]", "", token).replace("\r\n", "\n").replace("\n", "↵").replace("\t", "⇥")
+    return f"“{printable(text if text.strip() else text.replace(' ', '␣') or '␣')}”"
 
 
 def writable(name: str) -> str:

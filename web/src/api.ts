@@ -2849,6 +2849,11 @@ export interface components {
          * @description A prediction: ``total`` is the sum of the steps' shares, of what is left out, and of a constant.
          */
         TraceResponse: {
+            /**
+             * Capped
+             * @description the model caps its logits; the total is before the cap
+             */
+            capped: boolean;
             /** Constant */
             constant: number;
             /** Floor */

@@ -34,6 +34,20 @@ class PatternSource:
     by_row: Float[Tensor, " query"] | None = None
     by_key: Float[Tensor, " key"] | None = None
 
+    @classmethod
+    def of(cls, q: Tensor, k: Tensor, scores: Scores) -> PatternSource:
+        """A source that nobody has observed: sum its rows, block by block."""
+        n_query, n_key, sums = q.shape[2], k.shape[2], []
+        for rows in torch.split(torch.arange(n_query, device=q.device), BLOCK):
+            bounds = scores.mask.visible_to_any(int(rows[0]), int(rows[-1]) + 1, n_key - n_query, n_key)
+            columns = torch.arange(n_key, device=q.device)[slice(*bounds)]
+            with torch.autocast(q.device.type, enabled=False):
+                block = scores.block(q[:, :, rows], k[:, :, columns], rows, columns, n_key - n_query)
+            if scores.sinks is not None:
+                block = torch.cat((block, scores.sinks.to(block)[:, None, None].expand(*block.shape[:3], 1)), dim=-1)
+            sums.append(block.detach().logsumexp(-1))
+        return cls(q, k, torch.cat(sums, dim=-1), scores)
+
     def only(self, head: int | None) -> PatternSource:
         """Return the source of one head's pattern, or this one for ``None``."""
         if head is None:

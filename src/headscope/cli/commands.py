@@ -8,10 +8,10 @@ import typer
 
 from headscope import __version__
 
-from headscope.cli import look, explain, heads, measure, circuits, prune, publish, learn  # isort: skip - the order of the help
+from headscope.cli import look, fetch, explain, heads, measure, circuits, prune, publish, learn  # isort: skip - the order of the help
 from headscope.cli.options import app
 
-__all__ = ["app", "circuits", "explain", "heads", "learn", "look", "measure", "prune", "publish"]
+__all__ = ["app", "circuits", "explain", "fetch", "heads", "learn", "look", "measure", "prune", "publish"]
 
 
 def _print_version(wanted: bool) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -64,9 +64,12 @@ def serve(
     from headscope.app.pages.microscope import Session
     from headscope.app.server import ServeOptions
     from headscope.app.server import serve as serve_page
+    from headscope.cli.fetch import offer
     from headscope.scope import load
 
     models = [*(models or ()), *([named] if named else ())]
+    for name in models:
+        offer(name)
     censuses = Censuses(census or ())
     opened = [Session(load(None if name == "embedded" else name)) for name in models or ["embedded"]]
     registry = ModelRegistry(*opened, opener=load if allow_models else None)
@@ -208,7 +211,7 @@ def ablate(
         raise InputError("--texts is for --how mean and --how resample; zero needs none")
     if how == "resample" and not texts:
         raise InputError("--how resample draws the heads' outputs on other texts; name them, as in --texts book.txt")
-    change = ablate_heads(*head, how=how, texts=read_texts(texts or [], 16, 1000))
+    change = ablate_heads(*head, how=cast(Any, how), texts=read_texts(texts or [], 16, 1000))
     with load(model) as scope:
         before = scope.look(text)
         with scope.edit(change):

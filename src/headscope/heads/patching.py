@@ -8,21 +8,29 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headscope.attention.observer import Call, plain
 from headscope.attention.progress import report_progress
 from headscope.errors import InputError
-from headscope.heads.edits.points import Change, Kind, Point, changing
 from headscope.heads.look.look import Look
 from headscope.models.modes import own_precision
 from headscope.models.protocol import OpenModel
+from headscope.models.structure.points import (
+    Answers,
+    At,
+    Metric,
+    Point,
+    gradients_at,
+    metric_of,
+    run_changed,
+    values_at,
+)
 from headscope.models.structure.readers import probed
 
 if TYPE_CHECKING:
@@ -31,9 +39,6 @@ if TYPE_CHECKING:
 COPIES = 32  # of the corrupted text in one pass
 HARDLY = 0.05  # of the metric: a smaller difference of the two texts makes ratios of rounding
 SHOWN = 10
-
-Metric = Callable[[Tensor], Tensor]
-"""One number from logits ``[query, vocabulary]``."""
 
 
 @dataclass(frozen=True)
@@ -84,17 +89,13 @@ class Patching:
 
 @own_precision()
 def patching(
-    clean: Look, corrupted: Look, metric: Metric, at: str, by: Literal["head", "position"], how: str
+    clean: Look, corrupted: Look, metric: Metric | Answers, at: At, by: Literal["head", "position"], how: str
 ) -> Patching:
     """Patch every cell from the clean look into the corrupted text."""
-    if at not in ("z", *get_args(Kind)) or by not in ("head", "position") or (by == "head" and at != "z"):
-        raise InputError(
-            f"at={at!r}, by={by!r}: patch 'z' by 'head' or 'position', or one of {', '.join(get_args(Kind))} by "
-            "'position'"
-        )
-    if how not in ("exact", "attribution"):
-        raise InputError(f"how={how!r} is not supported. Use 'exact' or 'attribution'")
+    if by == "head" and at != "z":
+        raise InputError(f"at={at!r} has no heads. Use by='position', or at='z'")
     _refuse_lengths(clean, corrupted)
+    metric = metric_of(clean.model, metric)
     ends = float(metric(clean.logits)), float(metric(corrupted.logits))
     gap = ends[0] - ends[1]
     if gap == 0.0 or not math.isfinite(gap):
@@ -104,10 +105,10 @@ def patching(
             f"the metric hardly differs: {ends[0]:+.4g} on the clean text, {ends[1]:+.4g} on the corrupted one",
             stacklevel=3,
         )
-    run = _Patched(corrupted.model, corrupted.prepared.inputs, metric, at, by)
+    run = _Patched(corrupted.model, corrupted.prepared.inputs, metric, 2 if by == "head" else 1)
     names = corrupted.sites if at in ("z", "attn_out") else tuple(dict.fromkeys(probed(run.model).layers.values()))
-    values = run.values(clean.prepared.inputs, names)
-    found = run.gradients(values) if how == "attribution" else run.exact(values, ends[1])
+    values = values_at(run.model, clean.prepared.inputs, [Point.parse(f"{at} {name}") for name in names])
+    found = run.estimated(values) if how == "attribution" else run.exact(values, ends[1])
     width = max(len(row) for row in found)
     effect = torch.full((len(names), width), math.nan)
     for index, row in enumerate(found):
@@ -130,75 +131,39 @@ def _refuse_lengths(clean: Look, corrupted: Look) -> None:
 
 @dataclass(frozen=True)
 class _Patched:
-    """Passes over the corrupted text in which some values are changed; the axis of cells comes after the batch."""
+    """Passes over the corrupted text in which values of the clean one are put, one cell in each copy of a batch."""
 
     model: OpenModel
     inputs: Mapping[str, Tensor]
     metric: Metric
-    at: str
-    by: str
+    axis: int
+    """Which axis of a value has the cells: positions, or heads."""
 
-    def values(self, inputs: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
-        """The values of a text at these sites or layers."""
-        found: dict[str, Tensor] = {}
-
-        def keep(name: str, value: Tensor) -> Tensor:
-            found[name] = value.detach().clone()
-            return value
-
-        with torch.no_grad():
-            self._logits(inputs, dict.fromkeys(names, keep))
-        return {name: found[name] for name in names}
-
-    def exact(self, clean: Mapping[str, Tensor], corrupted: float) -> list[Tensor]:
+    def exact(self, clean: Mapping[Point, Tensor], corrupted: float) -> list[Tensor]:
         """How far each cell moves the metric when it is patched alone."""
         rows = []
-        for index, (name, value) in enumerate(clean.items()):
+        for index, (point, value) in enumerate(clean.items()):
             report_progress("patching", index, len(clean))
-            moved = [self._moved(name, value, cells) for cells in torch.split(torch.arange(value.shape[1]), COPIES)]
-            rows.append(torch.cat(moved) - corrupted)
+            cells = torch.split(torch.arange(value.shape[self.axis]), COPIES)
+            rows.append(torch.cat([self._moved(point, value, some) for some in cells]) - corrupted)
         return rows
 
     @torch.no_grad()
-    def _moved(self, name: str, clean: Tensor, cells: Tensor) -> Tensor:
-        def put(_: str, value: Tensor) -> Tensor:
+    def _moved(self, point: Point, clean: Tensor, cells: Tensor) -> Tensor:
+        def put(value: Tensor, first: int) -> Tensor:
             value = value.clone()
-            value[torch.arange(len(cells)), cells] = clean[0, cells].to(value)
+            value.movedim(self.axis, 1)[torch.arange(len(cells)), cells] = clean.movedim(self.axis, 1)[0, cells].to(
+                value
+            )
             return value
 
         copies = {key: value.expand(len(cells), *value.shape[1:]) for key, value in self.inputs.items()}
-        numbers = [float(self.metric(each)) for each in self._logits(copies, {name: put})]
+        numbers = [float(self.metric(each)) for each in run_changed(self.model, copies, {point: put})]
         return torch.tensor(numbers, dtype=torch.float64)
 
-    def gradients(self, clean: Mapping[str, Tensor]) -> list[Tensor]:
+    def estimated(self, clean: Mapping[Point, Tensor]) -> list[Tensor]:
         """The same to first order: the derivative of the metric along the way from corrupted to clean."""
-        corrupted = self.values(self.inputs, list(clean))
-        moves = {name: torch.zeros_like(value, requires_grad=True) for name, value in clean.items()}
-        with torch.enable_grad():
-            changes: dict[str, Any] = dict.fromkeys(clean, lambda name, value: value + moves[name])
-            number = self.metric(self._logits(self.inputs, changes)[0])
-            slopes = torch.autograd.grad(number, list(moves.values()), allow_unused=True)
-        rows = []
-        for (name, value), slope in zip(clean.items(), slopes, strict=True):
-            along = torch.zeros_like(value) if slope is None else slope * (value - corrupted[name])
-            rows.append(along[0].flatten(1).sum(1).double().cpu())
-        return rows
-
-    def _logits(self, inputs: Mapping[str, Tensor], changes: Mapping[str, Callable[[str, Tensor], Tensor]]) -> Tensor:
-        if self.at != "z":
-            hooks = {Point.parse(f"{self.at} {name}"): _at(name, change) for name, change in changes.items()}
-            with changing(self.model, hooks, {}):
-                return self.model.run(inputs).logits
-
-        def attend(site: str, call: Call) -> Tensor:
-            z = plain(call)
-            if site not in changes:
-                return z
-            by_head = self.by == "head"
-            return changes[site](site, z) if by_head else changes[site](site, z.transpose(1, 2)).transpose(1, 2)
-
-        return self.model.run(inputs, attend).logits
-
-
-def _at(name: str, change: Callable[[str, Tensor], Tensor]) -> Change:
-    return lambda value, first: change(name, value)
+        corrupted = values_at(self.model, self.inputs, list(clean))
+        slopes = gradients_at(self.model, self.inputs, self.metric, list(clean))
+        along = (slopes[point] * (value - corrupted[point]) for point, value in clean.items())
+        return [each.movedim(self.axis, 1)[0].flatten(1).sum(1).double().cpu() for each in along]

@@ -29,6 +29,8 @@ from headscope.models.config_checks import (
     refuse_other_shapes,
     weight_bytes,
 )
+from headscope.models.fetch import fetched
+from headscope.models.hub import refuse_unreachable
 from headscope.models.inputs.media import KEYS, MediaProcessors, split_processor
 from headscope.models.inputs.tokens import InputProcessor, add_start_token, gguf_start_token
 from headscope.models.modes import own_precision
@@ -170,6 +172,9 @@ _LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_target_posit
 
 
 def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenModel:
+    kept = fetched(source)
+    unpacked = f"weights come from {Path(source).name}, unpacked in {kept}" if str(source).endswith(".gguf") else ""
+    source = kept or source
     path = Path(source).expanduser()
     gguf = path.name if path.suffix.lower() == ".gguf" else None
     where = _place(source, path, gguf)
@@ -181,6 +186,8 @@ def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenMod
         shared["revision"] = options.revision
     if gguf:
         shared["gguf_file"] = gguf
+    if not Path(where).exists() and not options.local_files_only:
+        refuse_unreachable(where)
     with _stages(gguf) as stage:
         told = _read_gguf(path, str(source)) if gguf else None
         stage("unpacking its weights")
@@ -200,6 +207,8 @@ def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenMod
     opened.notes = [*opened.notes, *notes]
     if gguf:
         opened.notes = [*opened.notes, f"weights come from {gguf}, unpacked to {next(model.parameters()).dtype}"]
+    if kept and unpacked:
+        opened.notes = [*opened.notes, unpacked]
     if tokenizer is None and (path / "tokenizer.json").is_file():
         opened.notes = [*opened.notes, "its tokenizer.json could not be read, so it reads token ids and no text"]
     return opened
@@ -322,9 +331,16 @@ def no_progress_bar(quiet: bool) -> Iterator[None]:
 
 
 def _device(options: Options) -> torch.device:
-    if options.device is not None:
-        return torch.device(options.device)
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if options.device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(options.device)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(
+            f"device={str(options.device)!r} cannot be used here ({_first_line(error)}). Use 'cpu'"
+        ) from error
+    return device
 
 
 def _model_class(config: Any) -> Any:
@@ -386,7 +402,7 @@ def _explain(source: str, error: Exception) -> str:
     if "safetensors" in message and ("does not appear to have" in message or "no file named" in message.lower()):
         return _pickled(source, "no safetensors file was found")
     if "gguf" in message.lower() and isinstance(error, ImportError):
-        return f"{source}: GGUF files need two more packages; pip install headscope[gguf]"
+        return f"{source}: GGUF files need two more packages; pip install gguf accelerate"
     if isinstance(error, KeyError) and error.args:
         return f"{source} cannot be opened: transformers does not know {message}, which its config or files name"
     if "ignore_mismatched_sizes" in message:

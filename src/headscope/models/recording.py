@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from headscope.attention.observer import Call, observing, plain
 from headscope.attention.progress import pause_point
 from headscope.errors import HeadNameError, ModelError
+from headscope.models.changes import WatchedModules
 from headscope.models.finite import PassCheck, finish, refuse_non_finite_weights
 from headscope.models.inputs.tokens import InputProcessor
 from headscope.models.modes import ordinary, own_precision, refuse_inference_weights, refuse_training_mode
@@ -23,7 +24,6 @@ from headscope.models.protocol import ForwardPass, SiteObserver, SiteOutput, Une
 from headscope.models.selfcheck import SelfCheck
 from headscope.models.structure.projections import Which, find_projection
 from headscope.models.structure.recorder import current_recorder
-from headscope.models.structure.replaced_modules import WatchedModules
 from headscope.models.structure.sites import input_embedding, logits_of, site_from_call
 from headscope.models.structure.unembedding import UnembeddingPath
 from headscope.names import ModelShape

@@ -1,4 +1,4 @@
-"""Identify a model's weights by a SHA-256 hash, and notice that they have been changed."""
+"""Identify a model's weights by a SHA-256 hash."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -27,27 +26,6 @@ def weight_hash(model: nn.Module, dtype: torch.dtype | None = None) -> str:
     for part in _parts(model, dtype):
         digest.update(part)
     return digest.hexdigest()
-
-
-_put_back: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
-"""How many changes of a model's weights have been undone."""
-
-
-def change_count(model: Any) -> int:
-    """How many times weights were changed in place, as an optimiser does; another number means other weights."""
-    held = (weight for weight in model.parameters() if weight.device.type != "meta" and not weight.is_inference())
-    changed: int = sum(weight._version for weight in held)
-    return changed - _put_back.get(model, 0)
-
-
-@contextmanager
-def weights_put_back(model: nn.Module) -> Iterator[None]:
-    """Weights may change inside the block, at whose end they are as before: that does not count as a change."""
-    before = change_count(model)
-    try:
-        yield
-    finally:
-        _put_back[model] = _put_back.get(model, 0) + change_count(model) - before
 
 
 def _parts(model: nn.Module, dtype: torch.dtype | None) -> Iterator[Any]:

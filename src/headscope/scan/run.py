@@ -177,6 +177,6 @@ def _measure_elsewhere(
     try:
         from headscope.scan.ray_pool import ray_pool
     except ImportError as error:
-        raise InputError("scanning on Ray needs one more package; pip install headscope[ray]") from error
+        raise InputError("scanning on Ray needs one more package; pip install ray") from error
     with ray_pool(setup, options.workers, options.ray) as pool:
         pool.run(folder, shards, advance)

@@ -32,6 +32,14 @@ def test_a_rectangle_equals_that_part_of_the_pattern(case: Case) -> None:
 
 
 @every_case
+def test_a_source_that_nobody_observed_gives_the_same_pattern(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pattern, "BLOCK", 16)
+    q, k, _ = case.qkv(torch.float64)
+    source = pattern.PatternSource.of(q, k, case.scores.bind(q, k))
+    assert_close(pattern.weights(source, slice(None), slice(None)), truth(case).weights, atol=1e-12, rtol=1e-12)
+
+
+@every_case
 def test_pooling_gives_the_mean_and_maximum_of_each_cell(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pattern, "BLOCK", 16)
     seen = observe(*case.qkv(torch.float64), scores=case.scores)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import headscope
 from headscope import hide, knock_out, steer
 from headscope.errors import EditError, InputError, ModelError
-from headscope.heads.edits.points import Point
+from headscope.models.structure.points import Point
 from headscope.models.structure.readers import probed
 
 MORE: dict[str, Callable[[], Any]] = {
@@ -92,11 +92,14 @@ def test_points_that_are_not_there_are_refused_by_name() -> None:
     with headscope.load(FAMILIES["llama"]()) as scope:
         vector = torch.zeros(scope.shape.d_model)
         for name, message in {
-            "resid_mid 1": r"'resid_mid 1' is not a point; write one of resid_pre, resid_post, attn_out, mlp_out",
+            "resid_in 1": r"'resid_in 1' is not a point; write one of resid_pre, resid_post, attn_out, mlp_out, z",
             "mlp_out": "'mlp_out' is not a point",
         }.items():
             with pytest.raises(EditError, match=message):
                 steer(name, vector)
+        for name in ("resid_mid 1", "mlp_in 1", "z 1", "k_input 1.0", "scores 1.0"):
+            with pytest.raises(EditError, match=f"'{name}' can be read, but no module returns it"):
+                steer(name, vector).bind(scope.model)
         with pytest.raises(EditError, match=r"'mlp_out 7': this model has no such layer or site; it has 0, 1"):
             steer("mlp_out 7", vector).bind(scope.model)
         with pytest.raises(EditError, match=r"shape \(3,\); this model's d_model is"):
@@ -178,6 +181,33 @@ def test_the_lens_at_the_end_equals_the_logits(family: str) -> None:
             ours, theirs = (torch.tensor([each.logit for each in some]) for some in (lens["logits"], own))
             torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
             assert len(lens) == 3 or family == "gptj"
+
+
+def test_the_lens_of_a_layer_is_the_final_norm_and_w_u_of_the_stream_before_it() -> None:
+    with headscope.load(FAMILIES["llama"]()) as scope, torch.no_grad():
+        own, ids = scope.model.model, IDS[0].tolist()
+        hidden = own(IDS, output_hidden_states=True).hidden_states
+        for layer, before in enumerate(hidden[:2]):
+            logits = own.lm_head(own.model.norm(before))[0, 4]
+            (found,) = scope.look(ids).logit_lens(4)[f"resid_pre {layer}"]
+            assert found.token.id == int(logits.argmax())
+            assert found.logit == pytest.approx(float(logits.max()), rel=1e-4)
+
+
+@pytest.mark.parametrize("family", [*BUILD, "native"])
+def test_a_value_is_read_where_a_vector_is_added(family: str) -> None:
+    """The difference that steering makes to the value at its own point is the vector, and to z nothing before it."""
+    with headscope.load(Blocks() if family == "native" else BUILD[family]()) as scope:
+        text = [5, 9, 3, 7] if family == "native" else inputs_of(family)
+        label, _ = layer_path(scope.model)
+        vector = torch.randn(scope.shape.d_model, generator=torch.Generator().manual_seed(1))
+        for name in (f"resid_pre {label}", f"resid_post {label}"):
+            before = scope.look(text).recorded.value(name)
+            with scope.edit(steer(name, vector)):
+                torch.testing.assert_close(scope.look(text).recorded.value(name) - before, vector.expand_as(before))
+        site = scope.look(text).sites[-1]
+        z = scope.look(text).recorded.value(f"z {site}").transpose(0, 1)
+        torch.testing.assert_close(z, scope.look(text).z(site))
 
 
 def test_a_native_model_and_any_module_are_steered_and_hidden() -> None:

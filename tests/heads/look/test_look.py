@@ -161,6 +161,8 @@ def test_a_site_is_observed_when_somebody_asks_about_it(scope: Scope, ids: list[
         assert edited.z("1")[2].abs().max() == 0
         assert not edited.cache.sites
         edited.pattern("1.1")
+        assert not edited.cache.sites
+        edited.statistics("1")
         assert list(edited.cache.sites) == ["1"]
     torch.testing.assert_close(edited.pattern("1.2"), scope.look(ids).pattern("1.2"))
 

@@ -14,6 +14,7 @@ from torch import nn
 
 import headscope
 from headscope.errors import InputError, ModelError
+from headscope.heads.look import activation_cache
 from headscope.models.structure.recorded_pass import NO_END, NOT_ADDED, stream_factor
 from headscope.names import Head
 from headscope.scope import Scope
@@ -130,10 +131,96 @@ def test_granites_residual_multiplier_scales_logit_attribution() -> None:
         assert attribution.heads[Head("0", 3)] == pytest.approx(float(expected), rel=1e-3)
 
 
+MODULES: dict[str, Callable[[Any], dict[str, tuple[nn.Module, bool]]]] = {
+    "llama": lambda model: {
+        "resid_pre 1": (model.model.layers[1], True),
+        "resid_post 0": (model.model.layers[0], False),
+        "attn_out 1": (model.model.layers[1].self_attn.o_proj, False),
+        "mlp_out 1": (model.model.layers[1].mlp, False),
+        "z 1": (model.model.layers[1].self_attn.o_proj, True),
+        "resid_mid 1": (model.model.layers[1].post_attention_layernorm, True),
+        "mlp_in 0": (model.model.layers[0].post_attention_layernorm, True),
+        "k_input 1.3": (model.model.layers[1].input_layernorm, True),
+    },
+    "gpt2": lambda model: {
+        "resid_pre 1": (model.transformer.h[1], True),
+        "resid_post 1": (model.transformer.h[1], False),
+        "attn_out 0": (model.transformer.h[0].attn.c_proj, False),
+        "mlp_out 0": (model.transformer.h[0].mlp, False),
+        "z 0": (model.transformer.h[0].attn.c_proj, True),
+        "resid_mid 0": (model.transformer.h[0].ln_2, True),
+        "mlp_in 1": (model.transformer.h[1].ln_2, True),
+        "q_input 1.0": (model.transformer.h[1].ln_1, True),
+    },
+    "neox, parallel": lambda model: {
+        "mlp_in 1": (model.gpt_neox.layers[1].post_attention_layernorm, True),
+        "v_input 1.0": (model.gpt_neox.layers[1].input_layernorm, True),
+        "mlp_out 1": (model.gpt_neox.layers[1].mlp, False),
+        "resid_post 1": (model.gpt_neox.layers[1], False),
+    },
+}
+
+
+@pytest.mark.parametrize("family", MODULES)
+def test_values_and_gradients_are_those_of_hooks_written_by_hand(family: str) -> None:
+    model: Any = built(family)
+    wanted: dict[str, torch.Tensor] = {}
+
+    def keep(name: str, value: Any) -> None:
+        value = value[0] if isinstance(value, tuple) else value
+        value.retain_grad()
+        wanted[name] = value
+
+    hooks = [
+        module.register_forward_pre_hook(lambda _, args, name=name: keep(name, args))
+        if is_input
+        else module.register_forward_hook(lambda _, __, output, name=name: keep(name, output))
+        for name, (module, is_input) in MODULES[family](model).items()
+    ]
+    logits = model(torch.tensor([IDS])).logits[0, -1]
+    (logits[5] - logits[6]).backward()
+    for hook in hooks:
+        hook.remove()
+    with headscope.load(model) as scope:
+        recorded = scope.look(IDS).recorded
+        for name, value in wanted.items():
+            torch.testing.assert_close(recorded.value(name).flatten(1), value[0].detach(), atol=1e-5, rtol=1e-4)
+        at = [name for name in wanted if "_in" not in name and "mid" not in name]
+        found = recorded.gradient((5, 6), at=at)
+        for name in at:
+            assert wanted[name].grad is not None
+            torch.testing.assert_close(found[name].flatten(1), wanted[name].grad[0], atol=1e-5, rtol=1e-4)
+
+
+def test_parts_of_heads_are_z_through_w_o_and_all_parts_are_the_stream() -> None:
+    with headscope.load(built("llama")) as scope:
+        look = scope.look(IDS)
+        model: Any = scope.model.model
+        matrix = model.model.layers[0].self_attn.o_proj.weight[:, 12:24].T
+        for at in (None, "q_input 1.2"):
+            torch.testing.assert_close(look.recorded.part("0.1", at), look.z("0")[1] @ matrix)
+        parts = look.recorded.parts("q_input 1.2")
+        assert {"embedding", "0.0", "0.1", "0.2", "0.3", "mlp 0"} <= set(parts)
+        total = torch.stack(list(parts.values())).sum(0)
+        torch.testing.assert_close(total, look.residual("1").before, atol=1e-5, rtol=1e-4)
+        with pytest.raises(ModelError, match=r"1\.0 does not write into the stream q_input 1\.2; embedding, 0\.0"):
+            look.recorded.part("1.0", "q_input 1.2")
+
+
+def test_a_recorded_pass_is_kept_within_the_budget_of_its_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    with headscope.load(built("llama")) as scope:
+        look, other = scope.look(IDS), scope.look(IDS)
+        before = look.cache.bytes
+        assert look.recorded is look.recorded
+        assert look.cache.bytes == before + look.recorded.nbytes
+        monkeypatch.setattr(activation_cache, "BUDGET", 0)
+        assert other.recorded is not other.recorded
+
+
 def test_all_shares_are_the_logit() -> None:
     with headscope.load(built("gemma2")) as scope:
         look = scope.look(IDS)
-        shares = look.recorded.attribution(7, [5, 6])
+        shares = look.recorded.attribution(5, 6, 7)
         assert sum(shares.values()) == pytest.approx(look.logit_attribution(5, 6, position=7).total, abs=1e-4)
 
 

@@ -82,6 +82,7 @@ class TraceResponse(Response):
     total: float
     constant: float
     floor: float
+    capped: bool = Field(description="the model caps its logits; the total is before the cap")
     steps: list[Step]
     left_out: LeftOut
 
@@ -155,6 +156,7 @@ def trace_back(look: Look, asked: TraceRequest) -> TraceResponse:
         total=found.total,
         constant=found.constant,
         floor=found.floor,
+        capped=found.capped,
         steps=list(found.steps),
         left_out=found.left_out,
     )
@@ -178,11 +180,6 @@ def cut_path(look: Look, asked: CutPathRequest) -> CutPathResponse:
         answers=dict(changes[:ANSWERS]),
         others=sum(change for _, change in changes[ANSWERS:]),
     )
-
-
-def stream_bytes(look: Look) -> int:
-    """About how many bytes a recorded residual stream of this text holds: what each layer wrote, twice per layer."""
-    return 4 * 2 * len(look.shape.sites) * len(look.tokens) * look.shape.d_model
 
 
 def _explained_token(look: Look, position: int, token: int | None) -> tuple[int, NextToken]:
@@ -209,7 +206,7 @@ def _by_size(shares: Sequence[Share]) -> list[int]:
 
 def _check_stream(look: Look) -> None:
     """Refuse a text whose recorded residual stream would be too large for a page."""
-    size = stream_bytes(look)
+    size = 4 * 2 * len(look.shape.sites) * len(look.tokens) * look.shape.d_model  # about: twice per layer
     if size > STREAM_BYTES:
         most = len(look.tokens) * STREAM_BYTES // size
         raise InputError(

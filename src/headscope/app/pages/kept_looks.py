@@ -14,7 +14,6 @@ from itertools import count
 from typing import Any
 
 from headscope.app.lru import LRU
-from headscope.app.pages.explain import stream_bytes
 from headscope.app.pages.tiles import PatternTiles
 from headscope.heads.look.look import Look
 
@@ -49,7 +48,7 @@ class Opened:
             for site in sites
         )
         numbers = len(self.look.tokens) * (per_token + len(sites) * shape.d_model + (shape.vocabulary or 0))
-        recorded = 0 if self.look.kept_pass is None else stream_bytes(self.look)
+        recorded = 0 if self.look.kept_pass is None else self.look.kept_pass.nbytes
         return 4 * numbers + recorded + self.tiles.nbytes + sys.getsizeof(self.text)
 
 

@@ -31,6 +31,7 @@ from headscope.app.server import sandbox
 from headscope.app.wire import pack
 from headscope.errors import InputError
 from headscope.files import atomic_folder, write_atomic
+from headscope.models.fetch import fetched
 from headscope.models.weight_hash import weight_hash
 from headscope.scope import EMBEDDED, Scope, load
 
@@ -155,7 +156,7 @@ def publish(options: PublishOptions, say: Say = lambda _: None) -> Published:
 def _write(options: PublishOptions, made: Published, say: Say) -> None:
     looks: list[dict[str, str]] = []
     for number, name in enumerate(options.models or [None]):
-        folder = EMBEDDED if name is None else Path(name) if Path(name).is_dir() else None
+        folder = EMBEDDED if name is None else fetched(name) or (Path(name) if Path(name).is_dir() else None)
         say(f"opening {name or 'the embedded model'}")
         with load(name) as scope:
             licence = licence_of(scope.shape.name, folder)

@@ -126,20 +126,9 @@ def _tensors(
         raise InputError(
             f"texts of {sorted(lengths)} tokens: a circuit is found on texts of one length; choose such pairs"
         )
-    tokens = [[_token(model, each) for each in pair] for pair in answers]
+    tokens = [[model.processor.token_id(each) for each in pair] for pair in answers]
     device = next(model.model.parameters()).device
     return torch.stack(rows[0]).to(device), torch.stack(rows[1]).to(device), torch.tensor(tokens, device=device)
-
-
-def _token(model: OpenModel, token: str | int) -> int:
-    if isinstance(token, int):
-        return token
-    ids = model.processor.token_ids(token)
-    if len(ids) != 1:
-        raise InputError(
-            f"the answer {token!r} is {len(ids)} tokens of this model, not one; give a single token or an id"
-        )
-    return int(ids[0])
 
 
 def connected(edges: Sequence[Edge]) -> list[Edge]:

@@ -80,7 +80,7 @@ def path_effect(
     place = look.position(position)
     heads, row = _checked(look, path)
     chosen = look.predictions(place, 1)[0].token.id if token is None else look.token_id(token)
-    ids = [chosen] + ([] if minus is None else [look.token_id(minus)])
+    ids = (chosen, None if minus is None else look.token_id(minus))
     found = explained(look)
     if found.stream.final is not None and look.model.unembedding().caps:
         raise ModelError(
@@ -93,12 +93,12 @@ def path_effect(
         direct = own
         for head, reader in zip(heads, readers, strict=True) if row == place else ():
             direct = direct + _direct(look, found, head, place, reader.change).double()
-        clean = found.recorded.attribution(place, ids)
+        clean = found.recorded.attribution(*ids, place)
         true, cut = _true(look, path, place, ids)
     weights = None if path.key is None or path.into == "v" else readers[0].weights
     answers = {name: cut.get(name, 0.0) - share for name, share in clean.items()}
     return PathEffect(
-        path, chosen, None if minus is None else ids[1], place,
+        path, *ids, place,
         None if weights is None else Moved(*(float(each[path.key]) for each in weights)),
         Moved(*(_difference(each, ids) for each in (own, direct, true))),
         Moved(*(float(each.softmax(-1)[chosen]) for each in (own, direct, true))),
@@ -221,14 +221,13 @@ def _direct(look: Look, found: Explained, head: Head, place: int, change: Tensor
     return ((moved - moved.mean() if centred else moved) * gain).to(unembedding.weight) @ unembedding.weight.detach().T
 
 
-def _true(look: Look, path: Path, place: int, ids: list[int]) -> tuple[Tensor, dict[str, float]]:
+def _true(look: Look, path: Path, place: int, ids: tuple[int, int | None]) -> tuple[Tensor, dict[str, float]]:
     """The logits at a position without the path, and the shares of every part in them."""
     edits = Edits(look.model, [ablate(path).bind(look.model)])
-    with edits.during():
-        cut = RecordedPass(look.model, look.prepared.inputs, edits.attend)
+    cut = RecordedPass(look.model, look.prepared.inputs, edits.attend, within=edits.during)
     assert cut.stream.logits is not None, "the whole pass was run"
-    return cut.stream.logits[0, place].double(), cut.attribution(place, ids)
+    return cut.stream.logits[0, place].double(), cut.attribution(*ids, place)
 
 
-def _difference(logits: Tensor, ids: list[int]) -> float:
-    return float(logits[ids[0]] - (logits[ids[1]] if len(ids) > 1 else 0.0))
+def _difference(logits: Tensor, ids: tuple[int, int | None]) -> float:
+    return float(logits[ids[0]] - (0.0 if ids[1] is None else logits[ids[1]]))

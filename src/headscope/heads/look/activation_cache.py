@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import MethodType
 from typing import Any
@@ -28,11 +28,11 @@ from headscope.errors import InputError
 from headscope.heads.edits.edit import Edits
 from headscope.heads.look.layer_cache import LayerCache
 from headscope.heads.questions.standard_answers import Answers, BatchAnswers, together
+from headscope.models.changes import change_count
 from headscope.models.finite import PassCheck
 from headscope.models.modes import device_of, own_precision
 from headscope.models.protocol import ForwardPass, OpenModel, Prepared, SiteObserver, SiteOutput
 from headscope.models.recording import note_logsumexp
-from headscope.models.weight_hash import change_count
 
 BUDGET = 2**30  # bytes of q, k, z and layer states that a look keeps; past it they are computed again when asked for
 
@@ -58,6 +58,15 @@ class _Unobserved:
     k: Tensor
     scores: Scores
     value_norms: Float[Tensor, "kv key"]
+    sources: dict[int, pattern.PatternSource] = field(default_factory=dict)
+    """Of heads whose pattern was asked for, which needs no statistics."""
+
+    def source(self, head: int) -> pattern.PatternSource:
+        if head not in self.sources:
+            kv = head // (self.q.shape[1] // self.k.shape[1])
+            q, k, scores = self.q[:, head : head + 1], self.k[:, kv : kv + 1], self.scores.bind(self.q, self.k)
+            self.sources[head] = pattern.PatternSource.of(q, k, scores.only(head))
+        return self.sources[head]
 
 
 class ActivationCache:
@@ -204,11 +213,13 @@ class ActivationCache:
         if residual is not None and self.fits(size_in_bytes(residual)):
             self._residual = residual
 
-    def source(self, site: str) -> pattern.PatternSource:
-        """q, k and log-sum-exp of a site, from which any part of its patterns is recomputed."""
+    def source(self, site: str, head: int | None = None) -> pattern.PatternSource:
+        """q, k and log-sum-exp of a site, or of one head, from which any part of its patterns is recomputed."""
+        if head is not None and site in self._unobserved:
+            return self._unobserved[site].source(head)
         seen = self.site(site)
         q, k = seen.kept if seen.kept is not None else self.recompute(site)[:2]
-        return pattern.PatternSource(q, k, seen.rows.logsumexp, seen.scores)
+        return pattern.PatternSource(q, k, seen.rows.logsumexp, seen.scores).only(head)
 
     def recompute(self, site: str) -> tuple[Tensor, Tensor, Tensor]:
         """Recompute q, k and z of a site that were not kept: run from the nearest kept layer up to the site."""

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from headscope.errors import ModelError
-from headscope.heads.edits.points import Change, Point, changing
 from headscope.heads.look.sampling import Prediction, strongest_predictions
+from headscope.models.structure.points import Change, Point, changing
 from headscope.models.structure.readers import probed
 from headscope.models.structure.trace import hooked
 

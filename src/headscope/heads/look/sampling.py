@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headscope.checked import checked
 from headscope.errors import InputError
 from headscope.models.protocol import OpenModel, Token
 
@@ -37,6 +38,7 @@ COLDEST = 1e-30
 """The lowest temperature above 0 by which a logit can be divided in float32."""
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
     """How the next token is sampled. Temperature 0 is greedy: always the likeliest."""

@@ -37,6 +37,20 @@ class TransformersModel(OpenModel, Protocol):
 
 def prepare(opened: TransformersModel, given: Any) -> Prepared:
     """See ``OpenModel.prepare``."""
+    made = None if isinstance(given, str) else _other_than_text(opened, given)
+    if made is not None:
+        return made
+    if "input_ids" not in opened.takes:
+        reads = " and ".join(media.input_kinds(opened.takes)) or f"tensors named {', '.join(sorted(opened.takes))}"
+        file = f"; a file is given as Path({given!r})" if isinstance(given, str) else ""
+        raise InputError(f"{opened.shape.name} reads {reads}, not text{file}")
+    prepared = opened.processor.prepare(given)
+    if opened.takes & media.KEYS and opened not in _READ_TEXT_ALONE:
+        _try_text_alone(opened, prepared)
+    return prepared
+
+
+def _other_than_text(opened: TransformersModel, given: Any) -> Prepared | None:
     medium, text = media.recognise(given)
     if medium is not None:
         made = opened.processor.media_inputs(medium, text, opened.takes, opened.shape.name)
@@ -46,13 +60,7 @@ def prepare(opened: TransformersModel, given: Any) -> Prepared:
         return _from_tensors(opened, {key: value for key, value in given.items() if isinstance(value, Tensor)}, given)
     if isinstance(given, Tensor) and given.is_floating_point():
         return _from_tensors(opened, _main_input(opened, given), {})
-    if "input_ids" not in opened.takes:
-        reads = " and ".join(media.input_kinds(opened.takes)) or f"tensors named {', '.join(sorted(opened.takes))}"
-        raise InputError(f"{opened.shape.name} reads {reads}, not text")
-    prepared = opened.processor.prepare(given)
-    if opened.takes & media.KEYS and opened not in _READ_TEXT_ALONE:
-        _try_text_alone(opened, prepared)
-    return prepared
+    return None
 
 
 _READ_TEXT_ALONE: WeakSet[TransformersModel] = WeakSet()

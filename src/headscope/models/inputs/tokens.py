@@ -82,6 +82,15 @@ class InputProcessor:
             text = str(self.tokenizer.decode(ids.tolist(), skip_special_tokens=False))
         return check_decoded(text, "these tokens")
 
+    def token_id(self, token: str | int) -> int:
+        """The id of a token given as text (with its leading space, where it has one) or as an id."""
+        if isinstance(token, int):
+            return token
+        ids = self.token_ids(token)
+        if len(ids) != 1:
+            raise InputError(f"{token!r} is {len(ids)} tokens of this model, not one; give a single token or an id")
+        return int(ids[0])
+
     def token_ids(self, text: str) -> list[int]:
         """The ids of a text, with no special tokens added."""
         return list(self._encoded(text, "the text", add_special_tokens=False)["input_ids"])

@@ -6,18 +6,22 @@ Norms, gates and patterns are held at this pass's values wherever a sum is split
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headscope.attention.observer import plain
 from headscope.errors import ModelError
 from headscope.models.protocol import SiteObserver
 from headscope.models.structure.carry import Route, source_device
+from headscope.models.structure.points import Answers, Metric, Point, gradients_at, metric_of, values_at
 from headscope.models.structure.readers import before_norm, carried_part, has_own_norm, probed, reader_inputs, value_of
 from headscope.models.structure.recorder import record_stream
-from headscope.models.structure.tape import SHAPE, Node, Op, SourceNode
+from headscope.models.structure.tape import SHAPE, Node, Op, SourceNode, memory_of
 from headscope.models.structure.unembedding import through_frozen_norm
 from headscope.models.structure.writers import RecordedStream, Writer, ancestors
 
@@ -38,9 +42,66 @@ class RecordedPass:
         inputs: Mapping[str, Tensor],
         observer: SiteObserver | None = None,
         until: Collection[str] = (),
+        within: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self.model = model
-        self.stream: RecordedStream = record_stream(model, inputs, observer, until)
+        """``observer`` and ``within`` are what the pass runs under: edits in force."""
+        self.model, self.inputs, self._within = model, inputs, within
+        self._observer: SiteObserver = observer or (lambda _, call: plain(call))
+        with within():
+            self.stream: RecordedStream = record_stream(model, inputs, observer, until)
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Bytes of what the pass keeps beside the model's weights."""
+        held: dict[int, int] = {}
+        for node in ancestors(self._ends()):
+            if isinstance(node, SourceNode):
+                tensors = [node.value, None if node.heads is None else node.heads.x]
+            else:
+                tensors = [slot.value for slot in node.slots] if isinstance(node, Op) else []
+            held |= {memory_of(each): each.numel() * each.element_size() for each in tensors if each is not None}
+        weights = map(memory_of, self.model.model.parameters())
+        return sum(held.values()) - sum(held.get(place, 0) for place in set(weights))
+
+    def value(self, at: str | Point) -> Tensor:
+        """The value at a point, ``[query, …]``: ``value("mlp_out 3")``; z of all heads of a site is ``"z 3"``."""
+        point = Point.parse(at)
+        if point.kind in ("q_input", "k_input", "v_input"):
+            return _rows(self._read_by(point))
+        if point.kind == "scores":
+            raise ModelError(f"{str(point)!r}: scores are not kept; look.pattern() shows what softmax makes of them")
+        if point.kind in ("resid_mid", "mlp_in"):
+            site = self._site_of(point)
+            return self.resid_mid(site) if point.kind == "resid_mid" else self._mlp_in(site, point)
+        with self._within():
+            return values_at(self.model, self.inputs, [point], self._observer)[point][0]
+
+    def gradient(self, metric: Metric | Answers, at: Sequence[str | Point]) -> dict[str, Tensor]:
+        """The derivative of a metric with respect to the value at each point, from one backward pass.
+
+        ``metric``: a right and a wrong next token, or a function of logits ``[query, vocabulary]``.
+        """
+        points, measured = [Point.parse(each) for each in at], metric_of(self.model, metric)
+        with self._within():
+            found = gradients_at(self.model, self.inputs, measured, points, self._observer)
+        return {str(point): slope[0] for point, slope in found.items()}
+
+    def part(self, writer: str, at: str | Point | None = None) -> Stream:
+        """What one component wrote, as it is at the end of the stream, or in what a head reads: ``at="k_input 5.6"``.
+
+        A component is a head (``"4.3"``), ``"mlp 3"``, ``"embedding"`` or a bias; ``parts`` has all of them.
+        """
+        found = self.parts(at, [writer])
+        if not found:
+            names = ", ".join(each.name for each in self.stream.writers(Route(self._node(at))))
+            raise ModelError(f"{writer} does not write into the stream {at or 'at its end'}; {names} do")
+        return found[writer]
+
+    def parts(self, at: str | Point | None = None, only: Collection[str] = ()) -> dict[str, Stream]:
+        """What every component wrote, as it is there: they add up to the stream. Norms on the way are frozen."""
+        node = self._node(at)
+        writers = self.stream.writers(Route(node))
+        return {each.name: carried_part(each, node)[0] for each in writers if not only or each.name in only}
 
     def resid_pre(self, site: str) -> Stream:
         """The residual stream that a site reads, before its norm."""
@@ -64,18 +125,49 @@ class RecordedPass:
         own = {source for w in every if w.kind == "mlp" and w.layer == layer for source, _ in w.sources}
         return self._added(site, lambda source: source in own) if own else None
 
-    def attribution(self, place: int, tokens: Sequence[int]) -> dict[str, float]:
-        """Split the logit of a token, less that of a second one if there is one, over everything that was written."""
+    def attribution(self, token: str | int, minus: str | int | None = None, position: int = -1) -> dict[str, float]:
+        """Split the logit of a token, less that of ``minus`` if there is one, over everything that was written."""
         end = self.stream.final
         if end is None:
             raise ModelError(
                 f"{self.model.shape.name}: the end of its residual stream was not found, so no logit can be split"
             )
-        direction = logit_direction(self.model, value_of(end)[0, place], tokens)
+        tokens = [self.model.processor.token_id(each) for each in (token, minus) if each is not None]
+        direction = logit_direction(self.model, value_of(end)[0, position], tokens)
         route = Route(end)
         writers = self.stream.writers(route)
-        gradients = reading_gradients(route, lambda whole: whole[0, place] @ direction.to(whole))
+        gradients = reading_gradients(route, lambda whole: whole[0, position] @ direction.to(whole))
         return {writer.name: writer_share(writer, gradients) for writer in writers}
+
+    def _node(self, at: str | Point | None) -> Node:
+        """The end of the stream, or what a head or layer reads of it."""
+        point = None if at is None else Point.parse(at)
+        if point is None:
+            if self.stream.final is None:
+                raise ModelError(f"{self.model.shape.name}: {NO_END}; say where, as in at='k_input 1.0'")
+            return self.stream.final
+        if point.kind not in ("q_input", "k_input", "v_input"):
+            raise ModelError(f"{str(point)!r}: components are split in what a head reads, as in 'k_input 1.0'")
+        return self._read_by(point)
+
+    def _read_by(self, point: Point) -> Node:
+        head, side = self.model.shape.find(point.where), point.kind[0]
+        return reader_inputs(self.stream.node(head.site, side), has_own_norm(self.model, head.site, side))[0]
+
+    def _site_of(self, point: Point) -> str:
+        """The last site of a layer, or the site itself."""
+        own = [site for site in self.stream.sites if site.removesuffix(".cross") == point.where]
+        if point.where not in self.stream.sites and not own:
+            raise ModelError(
+                f"{str(point)!r}: there is no such layer or site; there are {', '.join(self.stream.sites)}"
+            )
+        return own[-1] if own else point.where
+
+    def _mlp_in(self, site: str, point: Point) -> Stream:
+        reads = self._mlp_reads(site)
+        if not reads:
+            raise ModelError(f"{str(point)!r}: no matrix of this layer beside attention reads the stream")
+        return _rows(reads[0] if reads[0] in ancestors(self._ends()) else before_norm(reads[0]))
 
     def _ends(self) -> list[Node]:
         """Where the stream ends, and what every site reads of it."""

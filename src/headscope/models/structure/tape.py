@@ -233,7 +233,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         pure = getattr(getattr(torch.ops.aten, name.rstrip("_"), None), func._overloadname, None)
         plan = self._plan(name.rstrip("_"), pure, args)
         whole = None if base is None or not _is_number(base) else self._slot(base, {id(base)})
-        for ref in self._sources.pop(_memory(target), []):
+        for ref in self._sources.pop(memory_of(target), []):
             found = ref()
             if found is not None and found.value is not None:
                 found.value = found.value.clone()  # sources that share this memory keep what they were
@@ -369,7 +369,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _source(self, value: Tensor, mark: Mark | None, origin: Node | None) -> SourceNode:
         """Wrap a tensor that joins the stream; the same tensor gives the same source while anything holds it."""
-        held = self._sources.setdefault(_memory(value), [])
+        held = self._sources.setdefault(memory_of(value), [])
         held[:] = [ref for ref in held if ref() is not None]
         for ref in held:
             found = ref()
@@ -387,7 +387,7 @@ def mark_of(value: Tensor) -> Mark | None:
     return getattr(value, "_headscope", None)
 
 
-def _memory(value: Tensor) -> int:
+def memory_of(value: Tensor) -> int:
     try:
         return value.untyped_storage().data_ptr()
     except RuntimeError:  # a tensor without memory

@@ -1,18 +1,20 @@
-"""Named points of a pass, the modules where they are, and changes of the values there."""
+"""Named points of a pass, the modules where they are, and passes in which values there are kept or changed."""
 
 from __future__ import annotations
 
 import os.path
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+import torch
 from torch import Tensor, nn
 
-from headscope.errors import EditError
+from headscope.attention.observer import Call, plain
+from headscope.errors import EditError, ModelError
 from headscope.models.decoding import continues
-from headscope.models.protocol import OpenModel
+from headscope.models.protocol import OpenModel, SiteObserver
 from headscope.models.structure.carry import Route
 from headscope.models.structure.readers import probed
 from headscope.models.structure.trace import hooked
@@ -21,8 +23,17 @@ from headscope.models.structure.writers import RecordedStream
 Change = Callable[[Tensor, int], Tensor]
 """Given a value ``[batch, position, d_model]`` and its first position in the text, the changed value."""
 
+Metric = Callable[[Tensor], Tensor]
+"""One number from logits ``[query, vocabulary]``."""
 
-Kind = Literal["resid_pre", "resid_post", "attn_out", "mlp_out"]
+Answers = tuple[str | int, str | int]
+"""A right and a wrong next token: the metric is the difference of their logits at the last position."""
+
+AtModule = Literal["resid_pre", "resid_post", "attn_out", "mlp_out"]
+"""What a module reads or returns, so that it can be changed."""
+At = Literal["z", AtModule]
+"""What can be patched."""
+Kind = Literal[AtModule, "z", "resid_mid", "mlp_in", "q_input", "k_input", "v_input", "scores"]
 
 
 @dataclass(frozen=True)
@@ -30,12 +41,14 @@ class Point:
     """A named place of a pass, such as ``mlp_out 3``, with TransformerLens's names.
 
     ``resid_pre`` and ``resid_post`` are the residual stream before and after a layer; ``attn_out`` and ``mlp_out`` what
-    a site's W_O and a layer's MLP return, before a norm that may follow them.
+    a site's W_O and a layer's MLP return, before a norm that may follow them; ``resid_mid`` and ``mlp_in`` the stream
+    after a site and before the norm of an MLP; ``q_input 5.6`` the stream that a head reads; ``z`` and ``scores`` of a
+    site or head.
     """
 
     kind: Kind
     where: str
-    """The layer or site: ``3``, ``decoder.3``, ``decoder.3.cross``."""
+    """The layer, site or head: ``3``, ``decoder.3``, ``decoder.3.cross``, ``5.6``."""
 
     @classmethod
     def parse(cls, name: str | Point) -> Point:
@@ -50,6 +63,68 @@ class Point:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.where}"
+
+
+def metric_of(model: OpenModel, metric: Metric | Answers) -> Metric:
+    """A function of logits."""
+    if not isinstance(metric, tuple):
+        return metric
+    right, wrong = (model.processor.token_id(token) for token in metric)
+    return lambda logits: logits[-1, right] - logits[-1, wrong]
+
+
+def run_changed(
+    model: OpenModel,
+    inputs: Mapping[str, Tensor],
+    changes: Mapping[Point, Change],
+    observer: SiteObserver = lambda _, call: plain(call),
+) -> Tensor:
+    """The logits of a pass with these values changed. z is ``[batch, position, head, d_value]``."""
+    of_z = {point.where: change for point, change in changes.items() if point.kind == "z"}
+
+    def attend(site: str, call: Call) -> Tensor:
+        z = observer(site, call)
+        return of_z[site](z.transpose(1, 2), call.first_query).transpose(1, 2) if site in of_z else z
+
+    with changing(model, {point: change for point, change in changes.items() if point.kind != "z"}, {}):
+        return model.run(inputs, attend).logits
+
+
+@torch.no_grad()
+def values_at(
+    model: OpenModel, inputs: Mapping[str, Tensor], points: Sequence[Point], *observer: SiteObserver
+) -> dict[Point, Tensor]:
+    """The values at these points, from one pass."""
+    found: dict[Point, Tensor] = {}
+
+    def keeping(point: Point) -> Change:
+        return lambda value, first: found.setdefault(point, value.detach().clone())
+
+    run_changed(model, inputs, {point: keeping(point) for point in points}, *observer)
+    missed = [str(point) for point in points if point not in found]
+    if missed:
+        raise ModelError(f"{', '.join(missed)}: {model.shape.name} does not call a module there on this text")
+    return found
+
+
+def gradients_at(
+    model: OpenModel, inputs: Mapping[str, Tensor], metric: Metric, points: Sequence[Point], *observer: SiteObserver
+) -> dict[Point, Tensor]:
+    """The derivative of a metric with respect to the values at these points, from one backward pass."""
+    moves: dict[Point, Tensor] = {}
+
+    def moving(point: Point) -> Change:
+        def moved(value: Tensor, first: int) -> Tensor:
+            moves[point] = torch.zeros_like(value, requires_grad=True)
+            return value + moves[point]
+
+        return moved
+
+    with torch.enable_grad():
+        number = metric(run_changed(model, inputs, {point: moving(point) for point in points}, *observer)[0])
+        slopes = torch.autograd.grad(number, list(moves.values()), allow_unused=True)
+    pairs = zip(moves.items(), slopes, strict=True)
+    return {point: torch.zeros_like(move) if slope is None else slope for (point, move), slope in pairs}
 
 
 @contextmanager
@@ -101,6 +176,11 @@ def _is_state(value: Any) -> bool:
 
 def module_of(model: OpenModel, stream: RecordedStream, point: Point) -> tuple[nn.Module, bool]:
     """The module at whose input or output a point is, and whether it is its input."""
+    if point.kind not in get_args(AtModule):
+        raise EditError(
+            f"{str(point)!r} can be read, but no module returns it, so nothing can be put there; use one of "
+            f"{', '.join(get_args(AtModule))}; scale() changes z, hide() scores, ablate(path(…)) what a head reads"
+        )
     if point.kind == "attn_out" and point.where in model.shape.sites:
         return model.output_matrix(point.where), False
     prefixes = {label: path for path, label in stream.layers.items()}

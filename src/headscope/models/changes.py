@@ -1,8 +1,14 @@
-"""Notice modules of an opened model that were replaced since: they have no hooks, and their heads no names."""
+"""Notice what was changed in a model since it was opened: its weights, or which modules it has.
+
+Modules that were put there since have no hooks, and their heads no names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from torch import nn
 
@@ -44,3 +50,24 @@ class WatchedModules:
                 f"{path} ({type(module).__name__}) attends, but was not there when the model was opened, so it can be "
                 "neither observed nor edited; open the model again: load(model, …)"
             )
+
+
+_put_back: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
+"""How many changes of a model's weights have been undone."""
+
+
+def change_count(model: Any) -> int:
+    """How many times weights were changed in place, as an optimiser does; another number means other weights."""
+    held = (weight for weight in model.parameters() if weight.device.type != "meta" and not weight.is_inference())
+    changed: int = sum(weight._version for weight in held)
+    return changed - _put_back.get(model, 0)
+
+
+@contextmanager
+def weights_put_back(model: nn.Module) -> Iterator[None]:
+    """Weights may change inside the block, at whose end they are as before: that does not count as a change."""
+    before = change_count(model)
+    try:
+        yield
+    finally:
+        _put_back[model] = _put_back.get(model, 0) + change_count(model) - before
