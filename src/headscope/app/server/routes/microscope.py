@@ -14,6 +14,7 @@ from headscope.app.pages.media.upload import MediaRequest
 from headscope.app.pages.microscope import LookRequest, LookResponse, RequestProgress
 from headscope.app.requests import REQUESTS
 from headscope.app.server.clients import client_id
+from headscope.app.server.fair_queue import Kind
 from headscope.app.server.worker import PROBLEM, RequestWorker, container_of, kind_of
 
 
@@ -41,11 +42,13 @@ def _add(router: APIRouter, worker: RequestWorker, name: str) -> None:
     how = container_of(asks.response) if asks.arrays else {"response_model": asks.response, "responses": PROBLEM}
 
     async def endpoint(request: Request, asked: Any, model: str | None = None) -> Any:
-        kind = asks.kind
-        if kind == "text":
-            text = asked if isinstance(asked, LookRequest) else LookRequest(look=asked.look)
-            kind = kind_of(worker.registry.session(model, client_id(request)), text)
-        return await run(request, model, lambda session: asks.respond(session, asked), kind)
+        return await run(request, model, lambda session: asks.respond(session, asked), kind(request, asked, model))
+
+    def kind(request: Request, asked: Any, model: str | None) -> Kind:
+        if asks.kind != "text":
+            return asks.kind
+        text = asked if isinstance(asked, LookRequest) else LookRequest(look=asked.look)
+        return kind_of(worker.registry.session(model, client_id(request)), text)
 
     endpoint.__name__, endpoint.__annotations__["asked"] = name.replace("-", "_"), asks.asked
     router.post(f"/{name}", **how)(endpoint)
