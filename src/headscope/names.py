@@ -86,6 +86,8 @@ class ModelShape:
     sites: Mapping[str, Site] = field(default_factory=dict)
     trained: int | None = None
     """The longest text it was trained on, where its config says so and it can read more."""
+    paths: Mapping[str, str] = field(default_factory=dict)
+    """The names of sites by the paths of their modules, which may be written too."""
 
     @property
     def n_heads(self) -> int:
@@ -98,6 +100,7 @@ class ModelShape:
     def find(self, name: HeadName | int) -> Head:
         """The head of that name, or an error that says which there are."""
         head = Head.parse(name)
+        head = Head(self.paths.get(head.site, head.site), head.head)
         site = self.sites.get(head.site)
         if site is None:
             raise HeadNameError(f"{head}: this model has {self._span()}")

@@ -25,7 +25,8 @@ from headscope.heads.look.sampling import Cuts, Sampling, Steps, draw
 from headscope.heads.step_looks import StepLooks
 from headscope.models.decoding import Decoder, generation_inputs
 from headscope.models.modes import own_precision
-from headscope.models.protocol import OpenModel, Token
+from headscope.models.protocol import Token
+from headscope.models.recording import OpenModel
 from headscope.models.structure.points import At
 from headscope.names import Head, HeadName, ModelShape
 

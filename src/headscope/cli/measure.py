@@ -110,7 +110,7 @@ def check(
         check = scope.model.self_check
         say(str(check))
         for note in scope.notes:
-            if note not in check.notes:  # those that were known before the weights were checked are in it
+            if check is None or note not in check.notes:  # else it was known before the weights were checked
                 say(f"note  {note}")
 
 

@@ -20,7 +20,7 @@ from headscope.attention.progress import report_progress
 from headscope.errors import InputError
 from headscope.heads.look.look import Look
 from headscope.models.modes import own_precision
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.models.structure.points import (
     Answers,
     At,
