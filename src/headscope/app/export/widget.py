@@ -22,6 +22,7 @@ from headscope.app.pages.media.given_looks import GivenLooks
 from headscope.app.pages.media.shown import ReceivedRequest
 from headscope.app.pages.media.upload import MediaRequest
 from headscope.app.pages.microscope import ImportanceRequest, LookRequest, Session
+from headscope.app.pages.patching import LensRequest, PatchingRequest
 from headscope.app.pages.predictions import PredictRequest
 from headscope.app.pages.tiles import WeightsRequest
 from headscope.app.wire import pack
@@ -40,6 +41,8 @@ REQUESTS: dict[str, tuple[type[BaseModel], Callable[[Session, Any], Any]]] = {
     "attribution": (AttributionRequest, Session.attribution),
     "token": (TokenRequest, Session.token),
     "predict": (PredictRequest, Session.predict),
+    "lens": (LensRequest, Session.lens),
+    "patching": (PatchingRequest, Session.patching),
     "why": (WhyRequest, Session.why),
     "trace": (TraceRequest, Session.trace),
     "cut-path": (CutPathRequest, Session.cut_path),

@@ -44,6 +44,14 @@ from headscope.app.pages.media.given_looks import GivenLook, GivenLooks
 from headscope.app.pages.media.shown import MediaInfo, ReceivedRequest, ReceivedResponse, media_info, received
 from headscope.app.pages.media.streams import Stream, token_streams, usual_sides
 from headscope.app.pages.media.upload import MediaRequest
+from headscope.app.pages.patching import (
+    LensRequest,
+    LensResponse,
+    PatchingRequest,
+    PatchingResponse,
+    patch_texts,
+    read_lens,
+)
 from headscope.app.pages.predictions import (
     PredictRequest,
     PredictResponse,
@@ -251,6 +259,12 @@ class Session:
 
     def cut_path(self, asked: CutPathRequest) -> CutPathResponse:
         return self._explain(asked.look, lambda look: cut_path(look, asked))
+
+    def lens(self, asked: LensRequest) -> LensResponse:
+        return read_lens(self._open(asked.look).look, asked)
+
+    def patching(self, asked: PatchingRequest) -> PatchingResponse:
+        return patch_texts(self._open(asked.look).look, self._open(asked.corrupted).look, asked)
 
     def _explain(self, name: str, explain: Callable[[Look], Explanation]) -> Explanation:
         found = explain(self._open(name).look)

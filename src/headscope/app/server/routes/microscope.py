@@ -28,6 +28,7 @@ from headscope.app.pages.microscope import (
     LookResponse,
     RequestProgress,
 )
+from headscope.app.pages.patching import LensRequest, LensResponse, PatchingRequest, PatchingResponse
 from headscope.app.pages.predictions import PredictRequest, PredictResponse
 from headscope.app.pages.tiles import WeightsRequest, WeightsResponse
 from headscope.app.server.clients import client_id
@@ -89,7 +90,7 @@ def routes(worker: RequestWorker) -> APIRouter:
 
 
 def _add_explanations(router: APIRouter, worker: RequestWorker) -> None:
-    """Split scores, trace predictions and cut paths; all of them give way to short requests."""
+    """Split scores, trace predictions, cut paths and patch; all of them give way to short requests."""
 
     @router.post("/why", response_model=WhyResponse, responses=PROBLEM)
     async def why(request: Request, asked: WhyRequest, model: str | None = None) -> Any:
@@ -98,6 +99,14 @@ def _add_explanations(router: APIRouter, worker: RequestWorker) -> None:
     @router.post("/trace", response_model=TraceResponse, responses=PROBLEM)
     async def trace(request: Request, asked: TraceRequest, model: str | None = None) -> Any:
         return await worker.run(request, model, lambda session: session.trace(asked), kind="long")
+
+    @router.post("/lens", response_model=LensResponse, responses=PROBLEM)
+    async def lens(request: Request, asked: LensRequest, model: str | None = None) -> Any:
+        return await worker.run(request, model, lambda session: session.lens(asked), kind="long")
+
+    @router.post("/patching", response_model=PatchingResponse, responses=PROBLEM)
+    async def patching(request: Request, asked: PatchingRequest, model: str | None = None) -> Any:
+        return await worker.run(request, model, lambda session: session.patching(asked), kind="long")
 
     @router.post("/cut-path", response_model=CutPathResponse, responses=PROBLEM)
     async def cut_path(request: Request, asked: CutPathRequest, model: str | None = None) -> Any:
