@@ -46,6 +46,10 @@ HeadName = str | tuple[str | int, int] | Head
 """How a head may be named: ``"5.1"``, ``(5, 1)`` or ``Head("5", 1)``."""
 
 
+SiteName = str | int
+"""How a site may be named: ``"5"``, ``5`` or ``"decoder.5.cross"``."""
+
+
 @dataclass(frozen=True)
 class Site:
     """One attention module: its name, its size, and what kind of attention it does."""
@@ -82,6 +86,8 @@ class ModelShape:
     sites: Mapping[str, Site] = field(default_factory=dict)
     trained: int | None = None
     """The longest text it was trained on, where its config says so and it can read more."""
+    paths: Mapping[str, str] = field(default_factory=dict)
+    """The names of sites by the paths of their modules, which may be written too."""
 
     @property
     def n_heads(self) -> int:
@@ -94,12 +100,19 @@ class ModelShape:
     def find(self, name: HeadName | int) -> Head:
         """The head of that name, or an error that says which there are."""
         head = Head.parse(name)
+        head = Head(self.paths.get(head.site, head.site), head.head)
         site = self.sites.get(head.site)
         if site is None:
             raise HeadNameError(f"{head}: this model has {self._span()}")
         if head.head >= site.n_heads:
             raise HeadNameError(f"{head}: site {site.name} has heads 0–{site.n_heads - 1}")
         return head
+
+    def find_site(self, name: SiteName) -> str:
+        """The site of that name, or an error that says which there are."""
+        if str(name) not in self.sites:
+            raise HeadNameError(f"there is no site {name}: this model has {self._span()}")
+        return str(name)
 
     def _span(self) -> str:
         names = list(self.sites)
@@ -111,6 +124,12 @@ class ModelShape:
 def printable(text: str) -> str:
     """The text with terminal control and bidirectional characters replaced by visible ones."""
     return text.translate(_PICTURES)
+
+
+def quoted(token: str) -> str:
+    """A token as it stands in a sentence: in quotes, without the space before it, its line ends shown."""
+    text = re.sub("^[ ▁Ġ]", "", token).replace("\r\n", "\n").replace("\n", "↵").replace("\t", "⇥")
+    return f"“{printable(text if text.strip() else text.replace(' ', '␣') or '␣')}”"
 
 
 def writable(name: str) -> str:

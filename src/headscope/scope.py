@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
+from headscope.checked import checked
 from headscope.errors import EditError, InputError
 from headscope.heads.edits.edit import BoundEdit, Edit, EditFunction, Edits, of_function
 from headscope.heads.explain import qk_ov_circuits
@@ -24,7 +25,9 @@ from headscope.heads.look.sampling import Cuts, Sampling, Steps, draw
 from headscope.heads.step_looks import StepLooks
 from headscope.models.decoding import Decoder, generation_inputs
 from headscope.models.modes import own_precision
-from headscope.models.protocol import OpenModel, Token
+from headscope.models.protocol import Token
+from headscope.models.recording import OpenModel
+from headscope.models.structure.points import At
 from headscope.names import Head, HeadName, ModelShape
 
 if TYPE_CHECKING:
@@ -63,6 +66,7 @@ class Generated:
     steps: Sequence[Cuts]
 
 
+@checked
 class Scope:
     """An opened model: ``scope.look(text)`` reads a text, ``with scope.edit(…)`` edits heads, ``close`` restores it."""
 
@@ -136,10 +140,17 @@ class Scope:
             _active.set(tuple(each for each in _active.get() if each not in bound))
 
     @own_precision()
-    def generate(self, text: Any, n_tokens: int = 40, sampling: Sampling | None = None) -> Generated:
-        """Continue a text under the edits in force; greedy unless ``sampling`` says otherwise."""
+    def generate(self, text: Any, n_tokens: int = 40, sampling: Sampling | None = None, **settings: Any) -> Generated:
+        """Continue a text under the edits in force; greedy unless ``sampling`` says otherwise.
+
+        ``settings`` as in transformers: ``max_new_tokens``, and ``temperature``, ``top_k``, ``top_p`` and ``seed`` of
+        ``Sampling``.
+        """
+        n_tokens = settings.pop("max_new_tokens", n_tokens)
+        if sampling is not None and settings:
+            raise InputError(f"generate(sampling=…, {', '.join(settings)}=…): give the settings in one of the two")
         inputs = generation_inputs(self.model, text, n_tokens)
-        sampling = sampling or Sampling()
+        sampling = sampling or Sampling(**settings)
         edits = Edits(self.model, [edit.bound for edit in self._edits()])
         decoder = Decoder(self.model, inputs, edits.attend, edits.during)
         generator = torch.Generator().manual_seed(sampling.seed)
@@ -168,7 +179,7 @@ class Scope:
         clean: Any,
         corrupted: Any,
         metric: tuple[str | int, str | int] | Callable[[torch.Tensor], torch.Tensor],
-        at: str = "z",
+        at: At = "z",
         by: Literal["head", "position"] = "head",
         how: Literal["exact", "attribution"] = "exact",
     ) -> Patching:
@@ -329,6 +340,7 @@ class Scope:
         return f"Scope({shape.name}: {shape.n_heads} heads in {len(shape.sites)} sites, d_model {shape.d_model})"
 
 
+@checked
 def open_look(path: str | Path, scope: Scope | None = None) -> Look:
     """Open a look that ``look.save`` wrote; with the scope of its model, everything works that works on a fresh one."""
     from headscope.heads.look.saved_look import open_saved_look

@@ -34,7 +34,7 @@ def test_a_missing_extra_names_its_install_command(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(doctor.util, "find_spec", lambda package: None)
     found = _findings()
     assert not found["extra ray"].works
-    assert found["extra ray"].detail == "scans on several machines: pip install 'headscope[ray]'"
+    assert found["extra ray"].detail == "scans on several machines: pip install ray"
     assert found["triton"].detail.startswith("not installed: the fused backend cannot run")
 
 

@@ -108,7 +108,6 @@ NAN[2, 3] = float("nan")
 
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "window": (lambda: window(0), "window(0): a window of less than one key masks everything; give at least 1"),
-    "side": (lambda: padding([1], side="both"), "padding(side='both'): the side is 'right' or 'left'"),
     "lengths": (lambda: padding([1.5]), "one whole number ≥ 0 per batch item, got [1.5]"),
     "negative": (lambda: padding([3, -1]), "one whole number ≥ 0 per batch item, got [3, -1]"),
     "too-long": (lambda: padding([3, 12]).bind(2, 1, 8, 8), "padding has a length of 12 keys, but there are only 8"),

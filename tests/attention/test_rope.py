@@ -108,5 +108,3 @@ def test_wrong_sizes_and_pairings_are_refused() -> None:
         Rope(5)
     with pytest.raises(ShapeError, match=re.escape("d_rotary=0 must be even and at least 2")):
         Rope(0)
-    with pytest.raises(ShapeError, match=re.escape("pairing='thirds' is not known; use 'half' (Llama)")):
-        Rope(4, pairing="thirds")

@@ -24,7 +24,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("look hello --model nobody/nothing", "ModelError", "nobody/nothing cannot be opened"),
     ("ablate '' --head 3.5", "InputError", "the text is empty"),
     ("ablate hello --head x", "HeadNameError", "'x' is not a head name; write LAYER.HEAD, such as 5.1"),
-    ("ablate hello --head 3.5 --how median", "EditError", "how='median': heads are ablated by 'zero', 'mean' or"),
+    ("ablate hello --head 3.5 --how median", "InputError", "how='median' is not supported. Use 'zero', 'mean' or"),
     ("generate ''", "InputError", "the text is empty"),
     ("generate hi -n 0", "InputError", "n_tokens=0: ask for at least one token"),
     ("generate hi -n 99999", "InputError", "99999 more exceed the 16384 that embedded can read"),

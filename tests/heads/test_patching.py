@@ -137,7 +137,7 @@ def test_what_cannot_be_patched_is_refused_and_the_rest_is_told() -> None:
     with headscope.load(small_llama()) as scope:
         with pytest.raises(InputError, match="clean text has 6 tokens and the corrupted one 5"):
             scope.patching(CLEAN, CORRUPTED[:5], ANSWERS)
-        with pytest.raises(InputError, match="patch 'z' by 'head' or 'position'"):
+        with pytest.raises(InputError, match="at='mlp_out' has no heads"):
             scope.patching(CLEAN, CORRUPTED, ANSWERS, at="mlp_out")
         with pytest.raises(InputError, match="on the clean text and"):
             scope.patching(CLEAN, CLEAN, ANSWERS)

@@ -145,7 +145,7 @@ def test_a_missing_ray_package_is_reported(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.delitem(sys.modules, "headscope.scan.ray_pool", raising=False)
     options = ScanOptions(**OPTIONS, ray="local")
-    with pytest.raises(InputError, match=r"scanning on Ray needs one more package; pip install headscope\[ray\]"):
+    with pytest.raises(InputError, match=r"scanning on Ray needs one more package; pip install ray"):
         scan(open_tiny(), texts(3), out=tmp_path, options=options, opener=open_tiny)
     assert (tmp_path / "work/packed.json").exists(), "the packed rows are kept for when it is installed"
 

@@ -10,10 +10,10 @@ from pathlib import Path
 EXTRAS = {
     "notebook": ("anywidget", "the microscope inside a notebook"),
     "ray": ("ray", "scans on several machines"),
-    "gguf": ("gguf", "models in GGUF files"),
+    "gguf": ("gguf accelerate", "models in GGUF files"),
     "data": ("datasets", "corpora from the datasets library"),
-    "plot": ("matplotlib", "PNG pictures from the command line"),
-    "publish": ("onnxruntime", "static sites whose model runs in the browser"),
+    "plot": ("matplotlib", "PNG and PDF pictures"),
+    "publish": ("onnxruntime onnx onnxscript", "static sites whose model runs in the browser"),
 }
 
 
@@ -86,8 +86,9 @@ def _page() -> CheckResult:
 
 def _extras() -> list[CheckResult]:
     found = []
-    for extra, (package, use) in EXTRAS.items():
+    for extra, (packages, use) in EXTRAS.items():
+        package = packages.split()[0]
         here = util.find_spec(package) is not None
-        detail = f"{package} {metadata.version(package)}: {use}" if here else f"{use}: pip install 'headscope[{extra}]'"
+        detail = f"{package} {metadata.version(package)}: {use}" if here else f"{use}: pip install {packages}"
         found.append(CheckResult(f"extra {extra}", here, detail))
     return found

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Int, Num, Shaped
 from torch import Tensor
 
+from headscope.checked import checked
 from headscope.errors import MaskError
 
 Rows = Int[Tensor, " query"]
@@ -247,15 +248,13 @@ def window(width: int) -> Mask:
     return Mask((Window(width),))
 
 
-def padding(lengths: Num[Tensor, "..."] | Sequence[int | float], side: str = "right") -> Mask:
+@checked
+def padding(lengths: Num[Tensor, "..."] | Sequence[int | float], side: Side = "right") -> Mask:
     """Real keys only: ``lengths`` counts them for each batch item; the padding is on ``side``."""
-    sides: dict[str, Side] = {"right": "right", "left": "left"}
-    if side not in sides:
-        raise MaskError(f"padding(side={side!r}): the side is 'right' or 'left'")
     counts = torch.as_tensor(lengths)
     if counts.is_floating_point() or counts.ndim != 1 or not len(counts) or int(counts.min()) < 0:
         raise MaskError(f"padding needs one whole number ≥ 0 per batch item, got {lengths}")
-    return Mask((Padding(counts, sides[side], longest=int(counts.max())),))
+    return Mask((Padding(counts, side, longest=int(counts.max())),))
 
 
 def documents(ids: Num[Tensor, "..."] | Sequence[int] | Sequence[Sequence[int]]) -> Mask:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from headscope.checked import checked
 from headscope.errors import ShapeError
 
 
@@ -60,20 +61,19 @@ class _Table(NamedTuple):
     sin: Float[Tensor, "position pair"]
 
 
+@checked
 @dataclass(frozen=True)
 class Rope:
     """Rotary embedding. ``pairing="half"`` rotates entries i and i + d/2 (Llama), ``"interleaved"`` 2i and 2i + 1."""
 
     d_rotary: int
     base: float = 10_000.0
-    pairing: str = "half"
+    pairing: Literal["half", "interleaved"] = "half"
     scaling: Scaling | None = None
 
     def __post_init__(self) -> None:
         if self.d_rotary < 2 or self.d_rotary % 2:
             raise ShapeError(f"RoPE rotates pairs of entries: d_rotary={self.d_rotary} must be even and at least 2")
-        if self.pairing not in ("half", "interleaved"):
-            raise ShapeError(f"pairing={self.pairing!r} is not known; use 'half' (Llama) or 'interleaved' (GPT-J)")
 
     def frequencies(self) -> Float[Tensor, " pair"]:
         """Return the angle between neighbouring positions for each pair, in radians."""

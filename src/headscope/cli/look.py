@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -211,7 +211,7 @@ def ablate(
         raise InputError("--texts is for --how mean and --how resample; zero needs none")
     if how == "resample" and not texts:
         raise InputError("--how resample draws the heads' outputs on other texts; name them, as in --texts book.txt")
-    change = ablate_heads(*head, how=how, texts=read_texts(texts or [], 16, 1000))
+    change = ablate_heads(*head, how=cast(Any, how), texts=read_texts(texts or [], 16, 1000))
     with load(model) as scope:
         before = scope.look(text)
         with scope.edit(change):

@@ -89,7 +89,8 @@ class Film:
         shown = sum(at <= step for at in self.pattern_steps)
         del self.pattern_steps[shown:], self.patterns[shown:]
 
-    def save(self, file: Path) -> None:
+    def save(self, file: str | Path) -> None:
+        """Write the film to one file, which ``Film.load`` and the page open."""
         arrays: dict[str, Tensor] = {}
         if self.points:
             for name in NUMBERS:
@@ -107,10 +108,11 @@ class Film:
             "sentences": self.sentences,
             "pattern_steps": self.pattern_steps,
         } | ({"tasks": self.tasks} if self.tasks else {})
-        write_atomic(file, save(arrays, metadata={"film": json.dumps(about)}))
+        write_atomic(Path(file), save(arrays, metadata={"film": json.dumps(about)}))
 
     @classmethod
-    def load(cls, file: Path) -> Film:
+    def load(cls, file: str | Path) -> Film:
+        """Open a film that ``save`` or a recorder wrote."""
         with parsing(str(file), "record the film again"):
             with safe_open(file, framework="pt") as stored:
                 about = json.loads(stored.metadata()["film"])
@@ -150,12 +152,12 @@ class TrainingRecorder:
         probe: RepeatProbe | None = None,
         sentences: Mapping[str, Sequence[int]] | None = None,
         tasks: Mapping[str, FilmTask] | None = None,
-        file: Path | None = None,
+        file: str | Path | None = None,
         share: float = 0.02,
     ) -> None:
         self.model: nn.Module = getattr(model, "_orig_mod", model)  # a compiled graph cannot be observed
-        self.file, self.share = file, share
-        self.probe = probe or RepeatProbe(vocabulary=_vocabulary(self.model), rows=4)
+        self.file, self.share = None if file is None else Path(file), share
+        self.probe = probe or _fitting_probe(self.model)
         self.device = next(model.parameters()).device
         self.text = None if text is None else text.to(self.device)
         self.repeated = self.probe.tokens().to(self.device)
@@ -266,12 +268,18 @@ def _in_context_loss(
     return {"text_loss": float(loss.mean())} | losses
 
 
-def _vocabulary(model: nn.Module) -> int:
-    config = getattr(model, "config", None)
+def _fitting_probe(model: nn.Module) -> RepeatProbe:
+    """The repeat probe, as long as the model's context and vocabulary allow."""
+    config: Any = getattr(model, "config", None)
     size = getattr(config, "vocab_size", None) or getattr(config, "vocabulary", None)
     if size is None:
         raise InputError("this model's config has no vocabulary size; give probe=RepeatProbe(vocabulary=…)")
-    return int(size)
+    names = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "block_size", "context")
+    context = next((value for name in names if isinstance(value := getattr(config, name, None), int)), 101)
+    length = min(50, (context - 1) // 2, int(size) - 1)
+    if length < 2:
+        raise InputError(f"a context of {context} tokens is too short to repeat a text in it")
+    return RepeatProbe(vocabulary=int(size), length=length, rows=4)
 
 
 def _means(scores: QuestionScores) -> Float[Tensor, "head question"]:

@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from jaxtyping import Float
@@ -20,10 +20,10 @@ from headscope.attention.progress import report_progress
 from headscope.errors import InputError
 from headscope.heads.look.look import Look
 from headscope.models.modes import own_precision
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.models.structure.points import (
     Answers,
-    AtModule,
+    At,
     Metric,
     Point,
     gradients_at,
@@ -89,16 +89,11 @@ class Patching:
 
 @own_precision()
 def patching(
-    clean: Look, corrupted: Look, metric: Metric | Answers, at: str, by: Literal["head", "position"], how: str
+    clean: Look, corrupted: Look, metric: Metric | Answers, at: At, by: Literal["head", "position"], how: str
 ) -> Patching:
     """Patch every cell from the clean look into the corrupted text."""
-    if at not in ("z", *get_args(AtModule)) or by not in ("head", "position") or (by == "head" and at != "z"):
-        raise InputError(
-            f"at={at!r}, by={by!r}: patch 'z' by 'head' or 'position', or one of {', '.join(get_args(AtModule))} by "
-            "'position'"
-        )
-    if how not in ("exact", "attribution"):
-        raise InputError(f"how={how!r} is not supported. Use 'exact' or 'attribution'")
+    if by == "head" and at != "z":
+        raise InputError(f"at={at!r} has no heads. Use by='position', or at='z'")
     _refuse_lengths(clean, corrupted)
     metric = metric_of(clean.model, metric)
     ends = float(metric(clean.logits)), float(metric(corrupted.logits))

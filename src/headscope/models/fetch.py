@@ -26,7 +26,7 @@ MEGABYTE = 10**6
 MOST_KEPT = 2 * 10**9
 """Bytes of the largest GGUF file of the user's own that is kept unpacked."""
 _KEPT_FILES = (".json", ".safetensors", ".txt")
-GGUF_PACKAGES = "pip install 'headscope[gguf]'"
+GGUF_PACKAGES = "pip install gguf accelerate"
 
 
 @dataclass(frozen=True, kw_only=True)

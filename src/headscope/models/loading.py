@@ -20,7 +20,6 @@ from headscope.models.config_checks import (
     NO_HEAD,
     base_without_head,
     read_gguf,
-    refuse_empty_config,
     refuse_huge_config,
     refuse_huge_headers,
     refuse_huge_tokenizers,
@@ -30,11 +29,12 @@ from headscope.models.config_checks import (
     weight_bytes,
 )
 from headscope.models.fetch import fetched
+from headscope.models.hub import refuse_unreachable
 from headscope.models.inputs.media import KEYS, MediaProcessors, split_processor
 from headscope.models.inputs.tokens import InputProcessor, add_start_token, gguf_start_token
 from headscope.models.modes import own_precision
-from headscope.models.protocol import OpenModel
 from headscope.models.pruning.pruned_modeling import pruned
+from headscope.models.recording import OpenModel
 from headscope.models.structure.sites import NoInterfaceError, input_embedding
 
 
@@ -128,8 +128,7 @@ def _by_markers(
 
 
 NO_INTERFACE = (
-    "{kind} does not call transformers' attention interface; its attention was found in the functions that it calls, "
-    "and sites are named by the paths of their modules"
+    "{kind} does not call transformers' attention interface; its attention was found in the functions that it calls"
 )
 
 
@@ -185,6 +184,8 @@ def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenMod
         shared["revision"] = options.revision
     if gguf:
         shared["gguf_file"] = gguf
+    if not Path(where).exists() and not options.local_files_only:
+        refuse_unreachable(where)
     with _stages(gguf) as stage:
         told = _read_gguf(path, str(source)) if gguf else None
         stage("unpacking its weights")
@@ -283,7 +284,6 @@ def _load_weights(where: str, source: str, options: Options, shared: dict[str, A
     try:
         config = transformers.AutoConfig.from_pretrained(where, **shared)
         refuse_huge_config(source, config)
-        refuse_empty_config(source, config)
         kind = _model_class(config)
         if getattr(config, "pruned_heads", None) is not None:
             kind = pruned(kind)
@@ -328,9 +328,16 @@ def no_progress_bar(quiet: bool) -> Iterator[None]:
 
 
 def _device(options: Options) -> torch.device:
-    if options.device is not None:
-        return torch.device(options.device)
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if options.device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(options.device)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(
+            f"device={str(options.device)!r} cannot be used here ({_first_line(error)}). Use 'cpu'"
+        ) from error
+    return device
 
 
 def _model_class(config: Any) -> Any:
@@ -392,7 +399,7 @@ def _explain(source: str, error: Exception) -> str:
     if "safetensors" in message and ("does not appear to have" in message or "no file named" in message.lower()):
         return _pickled(source, "no safetensors file was found")
     if "gguf" in message.lower() and isinstance(error, ImportError):
-        return f"{source}: GGUF files need two more packages; pip install headscope[gguf]"
+        return f"{source}: GGUF files need two more packages; pip install gguf accelerate"
     if isinstance(error, KeyError) and error.args:
         return f"{source} cannot be opened: transformers does not know {message}, which its config or files name"
     if "ignore_mismatched_sizes" in message:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
+from headscope.checked import checked
 from headscope.errors import InputError
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.heads.questions.standard_questions import STANDARD
@@ -16,6 +18,7 @@ TOKENS_PER_PASS = {"cpu": 8192, "cuda": 32768}
 """A GPU needs more at once: it starts a pass over 8,192 tokens of a small model no faster than over 32,768."""
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class ScanOptions:
     """The options of a scan. What is None is chosen by the scan and written into its recipe."""
@@ -31,7 +34,7 @@ class ScanOptions:
     field: str = "text"
     lines: bool = False
     """In text files, every line is a document; otherwise every file."""
-    broken: str = "stop"
+    broken: Literal["stop", "skip"] = "stop"
     """At an unreadable part of the corpus: "stop" there, or "skip" it."""
     rules: tuple[LabelRule, ...] = ()
     """Questions in addition to the five standard ones."""
@@ -51,8 +54,6 @@ class ScanOptions:
             value = getattr(self, name)
             if value is not None and value < smallest:
                 raise InputError(f"{name}={value}: give at least {smallest}")
-        if self.broken not in ("stop", "skip"):
-            raise InputError(f"broken={self.broken!r}: choose 'stop' or 'skip'")
         taken = [*STANDARD, *TRAITS]
         for rule in self.rules:
             if rule.name in taken:

@@ -15,7 +15,7 @@ import torch
 from headscope.errors import InputError
 from headscope.heads.questions.standard_questions import STANDARD
 from headscope.models.modes import device_of, threads
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.models.weight_hash import hashing
 from headscope.scan.census import Census
 from headscope.scan.corpus.documents import Corpus, FileHashes
@@ -177,6 +177,6 @@ def _measure_elsewhere(
     try:
         from headscope.scan.ray_pool import ray_pool
     except ImportError as error:
-        raise InputError("scanning on Ray needs one more package; pip install headscope[ray]") from error
+        raise InputError("scanning on Ray needs one more package; pip install ray") from error
     with ray_pool(setup, options.workers, options.ray) as pool:
         pool.run(folder, shards, advance)

@@ -10,7 +10,7 @@ from tests.models import tiny
 import headscope
 from headscope import ablate, force, knock_out, patch, scale
 from headscope.attention.observer import Call, plain
-from headscope.errors import EditError, HeadNameError
+from headscope.errors import EditError, HeadNameError, InputError
 from headscope.heads.edits.edit import Edit
 from headscope.heads.look.sampling import Sampling
 from headscope.scope import Scope
@@ -208,7 +208,7 @@ def test_sampling_repeats_with_its_seed_and_respects_its_cuts(llama: Scope, ids:
 def test_edits_that_do_not_fit_are_refused_by_name(llama: Scope, ids: list[int]) -> None:
     with pytest.raises(HeadNameError, match=r"7\.0: this model has layers 0–2"), llama.edit(ablate("7.0")):
         pass
-    with pytest.raises(EditError, match="how='median'"):
+    with pytest.raises(InputError, match=r"how='median' is not supported\. Use 'zero', 'mean' or 'resample'"):
         ablate("0.0", how="median")
     with pytest.raises(EditError, match="give them: ablate"):
         ablate("0.0", how="resample")

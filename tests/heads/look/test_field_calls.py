@@ -43,7 +43,7 @@ def test_patterns_of_a_layer_by_its_number_or_name(scope: Scope, ids: list[int])
         ),
         (lambda look: look.pattern("1.2", slice(3)), r"a part of one pattern is weights\(head, rows, columns\)"),
         (lambda look: look.pattern(1), r'1 is not a head name.*in Python "5\.1" or \(5, 1\)'),
-        (lambda look: look.patterns("9"), "9.0: this model has layers 0–"),
+        (lambda look: look.patterns("9"), "there is no site 9: this model has layers 0–"),
     ],
 )
 def test_a_wrong_call_says_what_to_write(scope: Scope, ids: list[int], call, said: str) -> None:  # type: ignore[no-untyped-def]

@@ -211,7 +211,7 @@ def test_bad_paths_are_refused(llama: Scope, ids: list[int]) -> None:
     cut = headscope.ablate(headscope.path("1.1", "1.2"))
     with pytest.raises(EditError, match=r"1\.1 does not write into the k of 1\.2; embedding, 0\.0, .* do"):
         cut.bind(llama.model)
-    with pytest.raises(EditError, match="into='z'"):
+    with pytest.raises(InputError, match="into='z'"):
         headscope.path("0.1", "1.2", into="z")
     with pytest.raises(EditError, match="positions count from 0"):
         headscope.path("0.1", "1.2", key=-1)

@@ -14,7 +14,7 @@ def display(look: Look | StepLooks) -> Any:
     if not _in_notebook():
         return None
     if find_spec("anywidget") is None:
-        return {"text/plain": f"{look!r}\nTo see it here: pip install 'headscope[notebook]'"}
+        return {"text/plain": f"{look!r}\nTo see it here: pip install anywidget"}
     from headscope.app.export.widget import Microscope
 
     return Microscope(look)._repr_mimebundle_()

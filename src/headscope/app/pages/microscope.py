@@ -31,11 +31,17 @@ from headscope.app.pages.attribution import (
 from headscope.app.pages.explain import (
     CutPathRequest,
     CutPathResponse,
+    LensRequest,
+    LensResponse,
+    PatchingRequest,
+    PatchingResponse,
     TraceRequest,
     TraceResponse,
     WhyRequest,
     WhyResponse,
     cut_path,
+    patch_texts,
+    read_lens,
     split_arrow,
     trace_back,
 )
@@ -44,14 +50,6 @@ from headscope.app.pages.media.given_looks import GivenLook, GivenLooks
 from headscope.app.pages.media.shown import MediaInfo, ReceivedRequest, ReceivedResponse, media_info, received
 from headscope.app.pages.media.streams import Stream, token_streams, usual_sides
 from headscope.app.pages.media.upload import MediaRequest
-from headscope.app.pages.patching import (
-    LensRequest,
-    LensResponse,
-    PatchingRequest,
-    PatchingResponse,
-    patch_texts,
-    read_lens,
-)
 from headscope.app.pages.predictions import (
     PredictRequest,
     PredictResponse,
@@ -74,7 +72,8 @@ from headscope.heads.look.look import Look
 from headscope.heads.questions.standard_questions import VisibleKeys, answerable, standard_questions
 from headscope.heads.roles.report import Report
 from headscope.models.inputs.media import input_kinds
-from headscope.models.protocol import OpenModel, Token
+from headscope.models.protocol import Token
+from headscope.models.recording import OpenModel
 from headscope.names import Site
 from headscope.scope import Scope
 

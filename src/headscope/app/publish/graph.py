@@ -23,7 +23,7 @@ from headscope.attention.masks import Dense, Mask
 from headscope.attention.observer import Call, plain
 from headscope.errors import HeadscopeError, ModelError
 from headscope.models.huggingface.model import HuggingFaceModel
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.models.structure.readers import entries, has_own_norm, probed, writer_names
 from headscope.models.structure.trace import hooked
 
@@ -70,7 +70,7 @@ MOST_CUTS = 65  # the page's 64 arrows, and the empty one that is always there
 LARGEST = 260_000_000  # parameters: half a gigabyte for each visitor
 HIDDEN = -1e9  # added to the score of a knocked-out arrow; exp of it is 0
 NO_CUT = (-1, 0, 0, 0)  # a row of ``cuts`` that belongs to no site
-HOW_TO_INSTALL = "publishing a model needs onnx, onnxscript and onnxruntime: pip install 'headscope[publish]'"
+HOW_TO_INSTALL = "publishing a model needs onnx, onnxscript and onnxruntime: pip install onnx onnxruntime onnxscript"
 
 
 class ExportError(ModelError):

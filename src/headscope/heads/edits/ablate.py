@@ -10,17 +10,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.attention.observer import Call
+from headscope.checked import checked
 from headscope.errors import EditError
 from headscope.heads.edits.edit import BoundEdit, Edit, by_site, listed, names
 from headscope.heads.edits.path import Path, ablate_paths
-from headscope.heads.edits.replacements import RunningMean, draw, refuse_how, z_in_texts
-from headscope.models.protocol import OpenModel
+from headscope.heads.edits.replacements import How, RunningMean, draw, refuse_no_texts, z_in_texts
+from headscope.models.recording import OpenModel
 from headscope.names import HeadName
 
 TOLERANCE = 1e-3  # of the sum of a forced row
 
 
-def ablate(*what: HeadName | Path, how: str = "zero", texts: Sequence[Any] = (), seed: int = 0) -> Edit:
+@checked
+def ablate(*what: HeadName | Path, how: How = "zero", texts: Sequence[Any] = (), seed: int = 0) -> Edit:
     """Ablate heads, or paths from a writer into a head: ``ablate(path("4.3", "5.6", into="k"))``.
 
     ``mean`` is over the ``texts`` given, else over this text's own positions.
@@ -33,7 +35,7 @@ def ablate(*what: HeadName | Path, how: str = "zero", texts: Sequence[Any] = (),
     if paths:
         return ablate_paths(paths, how, tuple(texts), seed)
     heads = cast(tuple[HeadName, ...], what)
-    refuse_how(how, texts, "heads", "ablate(…, texts=[…])")
+    refuse_no_texts(how, texts, "ablate(…, texts=[…])")
     if not heads:
         raise EditError("ablate() names no head; write ablate('5.1', '5.5')")
 
@@ -60,6 +62,7 @@ def ablate(*what: HeadName | Path, how: str = "zero", texts: Sequence[Any] = (),
     return Edit(f"ablate({listed(heads)};{how};{seed};{tuple(texts)!r})", bind)
 
 
+@checked
 def scale(heads: HeadName | Sequence[HeadName], factor: float) -> Edit:
     """Multiply the z of one head, or of several, by a factor."""
 
@@ -77,6 +80,7 @@ def scale(heads: HeadName | Sequence[HeadName], factor: float) -> Edit:
     return Edit(f"scale({listed(names(heads))};{factor!r})", bind)
 
 
+@checked
 def force(head: HeadName, pattern: Float[Tensor, "query key"]) -> Edit:
     """Replace a head's pattern. A look inside shows the pattern that its scores would give; z is the forced one."""
     total = pattern.sum(-1)

@@ -14,14 +14,16 @@ from torch import Tensor
 from headscope.attention.masks import Mask, Part
 from headscope.attention.observer import Call
 from headscope.attention.scores import Scores
+from headscope.checked import checked
 from headscope.errors import EditError
 from headscope.heads.edits.edit import BoundEdit, Edit, Reached, by_site, listed
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.names import HeadName
 
 ROWS = 512  # queries whose z is computed again at once
 
 
+@checked
 def knock_out(head: HeadName, query: int, key: int) -> Edit:
     """Hide one key from one query of a head."""
     if query < 0 or key < 0:
@@ -44,6 +46,7 @@ def knock_out(head: HeadName, query: int, key: int) -> Edit:
     return Edit(f"knock_out({head};{query};{key})", bind)
 
 
+@checked
 def hide(
     span: Sequence[int], heads: Sequence[HeadName] | None = None, queries: Literal["outside", "all"] = "outside"
 ) -> Edit:
@@ -54,8 +57,6 @@ def hide(
     keys = tuple(span)
     if not keys or min(keys) < 0:
         raise EditError(f"hide({list(keys)}): give at least one position; they count from 0, as in look.span(text)")
-    if queries not in ("outside", "all"):
-        raise EditError(f"hide(queries={queries!r}): keys are hidden from the queries 'outside' the span or from 'all'")
 
     def bind(model: OpenModel) -> BoundEdit:
         if heads is None and len({re.sub(r"\d+", "", site) for site in model.shape.sites}) > 1:

@@ -10,9 +10,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.attention.observer import Call
+from headscope.checked import checked
 from headscope.errors import EditError
 from headscope.heads.edits.edit import BoundEdit, Edit, Reached, by_site, listed, names
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.models.structure.points import Change, Point, changing, module_of
 from headscope.models.structure.readers import probed
 from headscope.names import HeadName
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from headscope.heads.look.look import Look
 
 
+@checked
 def patch(
     heads: HeadName | Point | Sequence[HeadName | Point], positions: int | Sequence[int], from_look: Look
 ) -> Edit:
@@ -43,6 +45,7 @@ def patch(
     return Edit(f"patch({listed(given)};{places};{from_look.key})", bind)
 
 
+@checked
 def steer(point: str | Point, vector: Float[Tensor, " d_model"], positions: int | Sequence[int] | None = None) -> Edit:
     """Add a vector at a point of the stream, such as ``"resid_pre 6"``: everywhere, or at these positions."""
     at = Point.parse(point)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 from weakref import ref
 
 import torch
@@ -17,12 +17,14 @@ from torch import Tensor
 
 from headscope.attention.observer import Call
 from headscope.attention.scores import Bias, BiasBlock, Scores
+from headscope.checked import checked
 from headscope.errors import EditError
 from headscope.heads.edits.edit import BoundEdit, Edit, Reached, names
 from headscope.heads.edits.hidden_keys import softmax_with_sink
-from headscope.heads.edits.replacements import RunningMean, draw, refuse_how
-from headscope.models.protocol import OpenModel
+from headscope.heads.edits.replacements import How, RunningMean, draw, refuse_no_texts
+from headscope.models.recording import OpenModel
 from headscope.models.structure.carry import Route
+from headscope.models.structure.projections import Which
 from headscope.models.structure.readers import (
     carried_part,
     find_writer,
@@ -39,36 +41,35 @@ from headscope.models.structure.writers import RecordedStream
 from headscope.names import Head, HeadName
 
 BLOCK = 512  # rows of scores that are computed at once
+Norm = Literal["recompute", "hold"]
 
 
+@checked
 @dataclass(frozen=True)
 class Path:
     """A way from a writer into the q, k or v of a reader: one head, or the heads of a group."""
 
     writer: str
     readers: tuple[HeadName, ...]
-    into: str
+    into: Which
     query: int | None = None
     key: int | None = None
-    norm: str = "recompute"
+    norm: Norm = "recompute"
 
     def __post_init__(self) -> None:
-        if self.into not in ("q", "k", "v"):
-            raise EditError(f"into={self.into!r}: a path goes into 'q', 'k' or 'v' of a head")
-        if self.norm not in ("recompute", "hold"):
-            raise EditError(f"norm={self.norm!r}: the reader's norm is computed again ('recompute') or held ('hold')")
         for name, place in {"query": self.query, "key": self.key}.items():
             if place is not None and place < 0:
                 raise EditError(f"path() at {name} {place}: positions count from 0")
 
 
+@checked
 def path(
     writer: HeadName,
     reader: HeadName | Sequence[HeadName],
-    into: str = "k",
+    into: Which = "k",
     query: int | None = None,
     key: int | None = None,
-    norm: str = "recompute",
+    norm: Norm = "recompute",
 ) -> Path:
     """A path for ``ablate``: what ``writer`` wrote (a head, ``"mlp 3"``, ``"embedding"``), as one head reads it.
 
@@ -79,9 +80,9 @@ def path(
     return Path(named, tuple(map(Head.parse, names(reader))), into, query, key, norm)
 
 
-def ablate_paths(paths: tuple[Path, ...], how: str, texts: tuple[Any, ...], seed: int) -> Edit:
+def ablate_paths(paths: tuple[Path, ...], how: How, texts: tuple[Any, ...], seed: int) -> Edit:
     """Replace what writers give to readers by nothing (``zero``), its mean, or its value elsewhere (``resample``)."""
-    refuse_how(how, texts, "paths", "ablate(path(…), how='resample', texts=[…])")
+    refuse_no_texts(how, texts, "ablate(path(…), how='resample', texts=[…])")
 
     def bind(model: OpenModel) -> BoundEdit:
         cut = ReaderInputs(model, paths, _Replacement(how, texts, seed))

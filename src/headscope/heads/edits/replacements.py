@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -11,15 +11,13 @@ from torch import Tensor
 
 from headscope.attention.observer import Call, plain
 from headscope.errors import EditError
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 
-HOW = ("zero", "mean", "resample")
+How = Literal["zero", "mean", "resample"]
 
 
-def refuse_how(how: str, texts: Sequence[Any], what: str, example: str) -> None:
-    """Refuse another way to ablate, and resampling from no texts."""
-    if how not in HOW:
-        raise EditError(f"how={how!r}: {what} are ablated by 'zero', 'mean' or 'resample'")
+def refuse_no_texts(how: How, texts: Sequence[Any], example: str) -> None:
+    """Refuse resampling from no texts."""
     if how == "resample" and not texts:
         raise EditError(f"resample draws from other texts; give them: {example}")
 

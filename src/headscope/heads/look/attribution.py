@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headscope.models.protocol import HeadSum, OpenModel, SiteOutput, Unembedding
+from headscope.models.protocol import HeadSum, SiteOutput, Unembedding
+from headscope.models.recording import OpenModel
 from headscope.models.structure.recorded_pass import RecordedPass
 from headscope.names import Head, HeadName
 

@@ -19,6 +19,7 @@ from headscope.attention.engine import observe
 from headscope.attention.observation import Rows
 from headscope.attention.pattern import Index, PatternSource, Pooled
 from headscope.attention.questions import Question
+from headscope.checked import checked
 from headscope.errors import HeadNameError, InputError
 from headscope.heads.edits.edit import BoundEdit, Edits
 from headscope.heads.look.activation_cache import ActivationCache, SiteActivations
@@ -31,9 +32,10 @@ from headscope.heads.questions.standard_answers import StandardAnswers
 from headscope.heads.questions.standard_questions import Sides, VisibleKeys, answerable, are_words
 from headscope.models.inputs.media_positions import NOT_TEXT, grid_labels, numbered_labels
 from headscope.models.modes import own_precision
-from headscope.models.protocol import OpenModel, Prepared, Token
+from headscope.models.protocol import Prepared, Token
+from headscope.models.recording import OpenModel
 from headscope.models.structure.recorded_pass import RecordedPass
-from headscope.names import Head, HeadName, ModelShape
+from headscope.names import Head, HeadName, ModelShape, SiteName
 
 LARGEST_PATTERN = 2**26  # cells of dense patterns; larger ones are read in rectangles
 
@@ -52,6 +54,7 @@ class ResidualStream(NamedTuple):
     after: Float[Tensor, "query d_model"]
 
 
+@checked
 class Look:
     """One text read by a model: ``look.pattern("3.5")`` is a head's pattern, ``look.table()`` every head's numbers."""
 
@@ -87,6 +90,11 @@ class Look:
 
     def save(self, path: str | Path) -> None:
         """Save to one file that ``headscope.open_look`` opens, with or without the model."""
+        if Path(path).suffix not in ("", ".headscope", ".safetensors"):
+            raise InputError(
+                f"{path}: a look is saved as .headscope, which open_look opens; pictures are written by "
+                "look.plot(head).save(path), a page by look.save_html(path)"
+            )
         from headscope.heads.look.saved_look import save_look
 
         save_look(self, Path(path))
@@ -101,14 +109,16 @@ class Look:
         """The tokens whose next token is predicted: in an encoder-decoder model, the decoder's."""
         return self.prepared.decoder_tokens or self.prepared.tokens
 
-    def query_tokens(self, site: str) -> tuple[Token, ...]:
+    def query_tokens(self, site: SiteName) -> tuple[Token, ...]:
         """The tokens on the query side of a site."""
+        site = str(site)
         beside = self.prepared.stacks.get(site.partition(".")[0])
         text = beside or (self.written if site.startswith("decoder") else self.tokens)
         return text if self._has_length(site, 0, len(text)) else self._numbered(site, 0)
 
-    def key_tokens(self, site: str) -> tuple[Token, ...]:
+    def key_tokens(self, site: SiteName) -> tuple[Token, ...]:
         """The tokens on the key side of a site."""
+        site = str(site)
         cross = self.model.shape.sites[site].kind == "cross"
         texts = (self.prepared.context, self.tokens) if cross else (self.query_tokens(site),)
         fits = (text for text in texts if text and self._has_length(site, 1, len(text)))
@@ -139,7 +149,7 @@ class Look:
         return self.cache.logits[0]
 
     @own_precision()
-    def statistics(self, site: str) -> Rows:
+    def statistics(self, site: SiteName) -> Rows:
         """Entropy, distance, strongest key and the standard questions of every head and row of a site, a batch of 1.
 
         (Of a site with windows: a batch of all of them.)
@@ -147,20 +157,21 @@ class Look:
         return self._site(site).rows
 
     @own_precision()
-    def mean_answers(self, site: str) -> dict[str, Float[Tensor, " head"]]:
+    def mean_answers(self, site: SiteName) -> dict[str, Float[Tensor, " head"]]:
         """Mean mass per head on every standard question, over the rows that can answer it; absent if no row can.
 
         Cross-attention has questions of its own: see ``questions_between``; *monotone* is a share of rows.
         """
-        return self._answers.means(self, site)
+        return self._answers.means(self, self._reached(site))
 
-    def sides(self, site: str) -> Sides | None:
+    def sides(self, site: SiteName) -> Sides | None:
         """The tokens of queries and keys where they can be asked about: one text, or two in cross-attention."""
         text, keys = self.query_tokens(site), self.key_tokens(site)
-        return (text, keys) if keys is text or self.model.shape.sites[site].kind == "cross" else None
+        return (text, keys) if keys is text or self.model.shape.sites[str(site)].kind == "cross" else None
 
-    def visible_keys(self, site: str) -> VisibleKeys:
+    def visible_keys(self, site: SiteName) -> VisibleKeys:
         """Which keys the queries of a site may attend to."""
+        site = self._reached(site)
         return VisibleKeys.of(self.shape.sites[site].causal, self._site(site).scores.mask, self.cache.reached[site][1])
 
     @own_precision()
@@ -193,9 +204,9 @@ class Look:
         self._check_size(f"the pattern of {found}", 1, found.site)
         return self.weights(found)
 
-    def patterns(self, site: str | int) -> Float[Tensor, "head query key"]:
+    def patterns(self, site: SiteName) -> Float[Tensor, "head query key"]:
         """The attention patterns of all heads of a site."""
-        source = self.site_source(str(site))
+        source = self.site_source(site)
         self._check_size(f"the patterns of {site}", source.q.shape[1], str(site))
         return attention_pattern.weights(source, slice(None), slice(None))[0]
 
@@ -214,7 +225,7 @@ class Look:
             )
         return attention_pattern.weights(self.source(head), rows, columns)[0, 0]
 
-    def site_weights(self, site: str, rows: slice) -> Float[Tensor, "head query key"]:
+    def site_weights(self, site: SiteName, rows: slice) -> Float[Tensor, "head query key"]:
         """Some rows of the attention patterns of all heads of a site."""
         return attention_pattern.weights(self.site_source(site), rows, slice(None))[0]
 
@@ -246,10 +257,9 @@ class Look:
         found = self.find(head)
         return self.cache.source(found.site, found.head)
 
-    def site_source(self, site: str) -> PatternSource:
+    def site_source(self, site: SiteName) -> PatternSource:
         """q, k and log-sum-exp of all heads of a site."""
-        self._refuse_unreached(site)
-        return self.cache.source(site)
+        return self.cache.source(self._reached(site))
 
     def value_norms(self, head: HeadName) -> Float[Tensor, " key"]:
         """The norm of each key's value vector."""
@@ -257,10 +267,9 @@ class Look:
         norms = self._site(found.site).value_norms
         return norms[found.head // self.shape.sites[found.site].group_size]
 
-    def z(self, site: str) -> Float[Tensor, "head query d_value"]:
+    def z(self, site: SiteName) -> Float[Tensor, "head query d_value"]:
         """z of every head of a site: its attention pattern times its values."""
-        self._refuse_unreached(site)
-        return self.cache.z(site)[0]
+        return self.cache.z(self._reached(site))[0]
 
     @property
     def recorded(self) -> RecordedPass:
@@ -277,25 +286,25 @@ class Look:
         return found
 
     @own_precision()
-    def residual(self, site: str | int) -> ResidualStream:
+    def residual(self, site: SiteName) -> ResidualStream:
         """The residual stream before and after a site's output is added to it."""
-        self._refuse_unreached(str(site))
-        return ResidualStream(self.recorded.resid_pre(str(site)), self.recorded.resid_mid(str(site)))
+        name = self._reached(site)
+        return ResidualStream(self.recorded.resid_pre(name), self.recorded.resid_mid(name))
 
     @own_precision()
-    def mlp(self, site: str | int) -> Float[Tensor, "query d_model"]:
+    def mlp(self, site: SiteName) -> Float[Tensor, "query d_model"]:
         """What the MLP of a site's layer adds to the residual stream."""
-        self._refuse_unreached(str(site))
-        found = self.recorded.mlp_out(str(site))
+        found = self.recorded.mlp_out(self._reached(site))
         if found is None:
             raise InputError(f"the layer of {site} adds nothing to the residual stream after its attention: no MLP")
         return found
 
     @own_precision()
-    def contributions(self, position: int | str, sites: Sequence[str] | None = None) -> Contributions:
+    def contributions(self, position: int | str, sites: Sequence[SiteName] | None = None) -> Contributions:
         """At one position: each head's z, its part through W_O, and their sum with the bias."""
         place = self.position(position)
-        wanted = [site for site in self.sites if self.query_tokens(site) == self.written] if sites is None else sites
+        all_sites = [site for site in self.sites if self.query_tokens(site) == self.written]
+        wanted = all_sites if sites is None else [self._reached(site) for site in sites]
         return contributions_at(self.model, self.cache.outputs(wanted, place), place, row=0)
 
     @own_precision()
@@ -392,18 +401,20 @@ class Look:
         return self.model.processor.token_id(token)
 
     def find(self, head: HeadName | int) -> Head:
+        """The head of that name, which this text reached."""
         found = self.model.shape.find(head)
-        self._refuse_unreached(found.site)
+        self._reached(found.site)
         return found
 
-    def _site(self, site: str) -> SiteActivations | ObservedLayer:
-        self._refuse_unreached(site)
-        return self.cache.site(site)
+    def _site(self, site: SiteName) -> SiteActivations | ObservedLayer:
+        return self.cache.site(self._reached(site))
 
-    def _refuse_unreached(self, site: str) -> None:
-        if site not in self.cache.reached:
-            self.shape.find(Head(site, 0))
+    def _reached(self, site: SiteName) -> str:
+        """The name of a site that this text reached."""
+        name = self.shape.find_site(site)
+        if name not in self.cache.reached:
             raise InputError(f"this text did not reach the site {site}; it reached {', '.join(self.sites)}")
+        return name
 
     def _has_length(self, site: str, axis: int, length: int) -> bool:
         """Whether a site has this many positions: pooled keys, windows and added positions have others."""

@@ -10,8 +10,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headscope.checked import checked
 from headscope.errors import InputError
-from headscope.models.protocol import OpenModel, Token
+from headscope.models.protocol import Token
+from headscope.models.recording import OpenModel
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ COLDEST = 1e-30
 """The lowest temperature above 0 by which a logit can be divided in float32."""
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
     """How the next token is sampled. Temperature 0 is greedy: always the likeliest."""

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from headscope.checked import checked
 from headscope.errors import InputError
 from headscope.models.protocol import Token
 
@@ -30,6 +31,7 @@ MOST_REPEATS = 1_000
 """The largest product of the counts in a pattern, as in ``(a{20}){30}``: compiling unrolls them."""
 
 
+@checked
 @dataclass(frozen=True)
 class LabelRule:
     """How much of a head's attention lands where ``key(tokens)[j] == query(tokens)[i]``?
@@ -114,6 +116,7 @@ def _compile_pattern(pattern: str) -> Any:
         raise ValueError(str(error)) from error
 
 
+@checked
 def token_class(name: str, key: str, query: str = "") -> LabelRule:
     """A rule for the attention from tokens that match ``query`` (all by default) to tokens that match ``key``."""
     for side, pattern in (("key", key), ("query", query)):

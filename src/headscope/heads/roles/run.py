@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from headscope.attention.progress import report_progress, uninterrupted
+from headscope.checked import checked
 from headscope.errors import InputError
 from headscope.heads.bootstrap import RESAMPLES, bootstrap
 from headscope.heads.roles.battery import BATTERY, Role
@@ -24,13 +25,14 @@ from headscope.heads.roles.task import TaskAblation
 from headscope.heads.roles.traits import traits
 from headscope.heads.roles.trials import MOVER, STOPPED, RoleScores, Trials, make_probes, measure_roles, score_effects
 from headscope.models.changes import weights_put_back
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.models.weight_hash import weight_hash
 from headscope.names import Head
 
 T = TypeVar("T")
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class RoleOptions:
     """Options of the battery; all of them go into the recipe."""

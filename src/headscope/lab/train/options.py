@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
+from headscope.checked import checked
 from headscope.errors import InputError
 from headscope.lab.train.gpt import GPTConfig
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
     """Model sizes and training settings; ``long_steps`` follow at ``long_context``, with as many tokens per step.
@@ -35,7 +38,7 @@ class TrainingOptions:
     weight_decay: float = 0.1
     repeats: float = 0.1
     mark_weight: float = 1.0
-    optimizer: str = "adamw"
+    optimizer: Literal["adamw", "muon"] = "adamw"
     seed: int = 0
     film_points: int = 90
     checkpoint_seconds: float = 60.0
@@ -49,8 +52,6 @@ class TrainingOptions:
             raise InputError(f"repeats={self.repeats} and decay={self.decay} must be between 0 and 1")
         if not self.mark_weight > 0:
             raise InputError(f"mark_weight={self.mark_weight} must be above 0; 1 weighs marked tokens like all others")
-        if self.optimizer not in ("adamw", "muon"):
-            raise InputError(f"optimizer={self.optimizer!r} is not known; use adamw or muon")
         self.gpt(self.vocabulary)
 
     @property

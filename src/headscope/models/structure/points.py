@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from headscope.attention.observer import Call, plain
 from headscope.errors import EditError, ModelError
 from headscope.models.decoding import continues
-from headscope.models.protocol import OpenModel, SiteObserver
+from headscope.models.protocol import SiteObserver
+from headscope.models.recording import OpenModel
 from headscope.models.structure.carry import Route
 from headscope.models.structure.readers import probed
 from headscope.models.structure.trace import hooked
@@ -31,6 +32,8 @@ Answers = tuple[str | int, str | int]
 
 AtModule = Literal["resid_pre", "resid_post", "attn_out", "mlp_out"]
 """What a module reads or returns, so that it can be changed."""
+At = Literal["z", AtModule]
+"""What can be patched."""
 Kind = Literal[AtModule, "z", "resid_mid", "mlp_in", "q_input", "k_input", "v_input", "scores"]
 
 

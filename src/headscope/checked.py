@@ -1,0 +1,124 @@
+"""Check the arguments of public functions when they are called: before a wrong one is an error inside torch."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import is_dataclass
+from functools import wraps
+from types import UnionType
+from typing import Any, Literal, SupportsFloat, SupportsIndex, TypeVar, Union, get_args, get_origin
+
+from headscope.errors import InputError
+
+WORDS = {
+    "str": "a text", "int": "a whole number", "float": "a number", "bool": "True or False", "NoneType": "None",
+    "Callable": "a function", "function": "a function", "Head": "a head such as '5.6' or (5, 6)",
+}  # fmt: skip
+T = TypeVar("T", bound=Callable[..., Any])
+
+
+def checked(what: T) -> T:
+    """Check arguments of a function, of a dataclass, or of all public methods of a class against their annotations.
+
+    The values of a ``Literal`` are accepted in upper and lower case.
+    """
+    if isinstance(what, type):
+        public = ["__init__"] if is_dataclass(what) else [name for name in vars(what) if not name.startswith("_")]
+        for name in public:
+            if inspect.isfunction(vars(what)[name]):
+                setattr(what, name, checked(vars(what)[name]))
+        return what
+    signature, hints = inspect.signature(what), dict[str, Any]()
+    called = what.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+
+    @wraps(what)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            given = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            takes = ", ".join(name for name in signature.parameters if name != "self")
+            raise InputError(f"{called}(): {error}. It takes {takes or 'no arguments'}") from None
+        if not hints:  # once, as modules that annotations name may be imported later than this one
+            names = _Names(inspect.unwrap(what).__globals__)
+            written = {name: each.annotation for name, each in signature.parameters.items()}
+            hints.update({name: eval(each, {}, names) for name, each in written.items() if isinstance(each, str)})
+        for name, value in given.arguments.items():
+            if name != "self" and value is not signature.parameters[name].default:
+                given.arguments[name] = _checked(called, signature.parameters[name], value, hints.get(name, Any))
+        return what(*given.args, **given.kwargs)
+
+    return wrapper  # type: ignore[return-value]
+
+
+class _Names(dict[str, Any]):
+    """A module's names; what it imports for type checkers only is Any."""
+
+    def __missing__(self, name: str) -> Any:
+        return getattr(builtins, name, Any)
+
+
+def _checked(called: str, parameter: inspect.Parameter, value: Any, hint: Any) -> Any:
+    """The value of an argument, as its ``Literal`` writes it; refused if it does not fit."""
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        return tuple(_checked(called, parameter.replace(kind=parameter.KEYWORD_ONLY), each, hint) for each in value)
+    values = [one for each in (hint, *get_args(hint)) if get_origin(each) is Literal for one in get_args(each)]
+    same = [one for one in values if isinstance(value, str) and str(one).lower() == value.lower()]
+    if same:
+        return same[0]
+    if parameter.kind is parameter.VAR_KEYWORD or _fits(value, hint):
+        return value
+    shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}…"
+    if values:
+        raise InputError(f"{parameter.name}={shown} is not supported. Use {_listed([repr(one) for one in values])}")
+    raise InputError(f"{called}({parameter.name}={shown}): {parameter.name} is {_said(hint)}, not {_kind(value)}")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of a type; what a hint says beyond ordinary types is not looked at."""
+    kind: Any = get_origin(hint) or hint
+    parts = get_args(hint)
+    if kind in (Union, UnionType):
+        return any(_fits(value, part) for part in parts)
+    if kind is Literal:
+        return value in parts
+    if kind in (int, float):
+        return isinstance(value, SupportsIndex if kind is int else SupportsFloat)
+    if kind is Any or not isinstance(kind, type) or vars(kind).get("_is_protocol", False):
+        return True
+    if not isinstance(value, kind) or (isinstance(value, str) and kind in (Sequence, Collection)):
+        return False  # one text, given for a list, would be read as a list of characters
+    if not parts or issubclass(kind, Mapping) or not issubclass(kind, Collection):
+        return True
+    several: Any = value
+    if issubclass(kind, tuple) and parts[-1] is not Ellipsis:
+        return len(several) == len(parts) and all(map(_fits, several, parts))
+    return all(_fits(each, parts[0]) for each in several)
+
+
+def _said(hint: Any) -> str:
+    """A type in words."""
+    kind, parts = get_origin(hint) or hint, get_args(hint)
+    if kind in (Union, UnionType):
+        heads = any(getattr(part, "__name__", "") == "Head" for part in parts)
+        others = [part for part in parts if not heads or (get_origin(part) or part) not in (str, int, tuple)]
+        return _listed(list(dict.fromkeys(_said(part) for part in others)))
+    if kind is Literal:
+        return _listed([repr(part) for part in parts])
+    if kind is tuple and parts[-1] is not Ellipsis:
+        return f"a tuple ({', '.join(map(_said, parts))})"
+    if isinstance(kind, type) and issubclass(kind, Collection) and kind is not str and not issubclass(kind, Mapping):
+        return f"a list, each {_said(parts[0])}" if parts and parts[0] is not Any else "a list"
+    name = getattr(kind, "__name__", str(kind))
+    if "[Tensor" in name or name == "Tensor":
+        return f"a tensor ({kind.dim_str})" if "[" in name else "a tensor"
+    return WORDS.get(name, f"a {name}")
+
+
+def _kind(value: Any) -> str:
+    return f"a tensor of shape {tuple(value.shape)}" if type(value).__name__ == "Tensor" else _said(type(value))
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
