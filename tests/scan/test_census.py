@@ -80,16 +80,6 @@ def test_censuses_of_models_with_other_heads_are_not_compared(folder: Path) -> N
         compare(folder, other)
 
 
-def test_the_page_is_small_needs_no_network_and_shows_text_as_text(folder: Path) -> None:
-    page = (folder / "report.html").read_text()
-    assert len(page) < 120_000
-    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")
-    assert "<script>alert" not in page
-    assert "{{" not in page.split("<script>")[0]
-    assert "induction" in page
-    assert "weights_sha256" in page
-
-
 @pytest.mark.parametrize("name", ["tally.safetensors", "examples.parquet"])
 def test_census_with_one_flipped_bit_is_rejected(folder: Path, tmp_path: Path, name: str) -> None:
     for file in folder.iterdir():

@@ -384,26 +384,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/lab/arrows": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Arrows
-         * @description Written arrows as word positions.
-         */
-        post: operations["arrows_api_lab_arrows_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/lab/by-hand": {
         parameters: {
             query?: never;
@@ -475,47 +455,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/lab/exercise": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Exercise */
-        get: operations["exercise_api_lab_exercise_get"];
-        put?: never;
-        /**
-         * Check Invented
-         * @description Check two invented heads; what is left empty is not checked.
-         */
-        post: operations["check_invented_api_lab_exercise_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/lab/fork": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Check Drawn
-         * @description Check the drawn fork.
-         */
-        post: operations["check_drawn_api_lab_fork_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/lab/one-or-many": {
         parameters: {
             query?: never;
@@ -564,13 +503,27 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /** Worked */
+        get: operations["worked_api_lab_worked_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/lens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
         get?: never;
         put?: never;
-        /**
-         * Worked
-         * @description The example with the user's changes, computed.
-         */
-        post: operations["worked_api_lab_worked_post"];
+        /** Lens */
+        post: operations["lens_api_lens_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -691,6 +644,23 @@ export interface paths {
         put?: never;
         /** Open Model */
         post: operations["open_model_api_models_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/patching": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Patching */
+        post: operations["patching_api_patching_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -907,29 +877,6 @@ export interface components {
             question: number;
         };
         /**
-         * ArrowsRequest
-         * @description Arrows as the user writes them, with their shares if these are not equal: it > horse .8, it > road .2.
-         */
-        ArrowsRequest: {
-            /** Sentence */
-            sentence: string;
-            /** Text */
-            text: string;
-        };
-        /**
-         * ArrowsResponse
-         * @description The arrows as word positions, and a share for each.
-         */
-        ArrowsResponse: {
-            /** Arrows */
-            arrows: [
-                number,
-                number
-            ][];
-            /** Shares */
-            shares: number[];
-        };
-        /**
          * AttributionRequest
          * @description Logit attribution at one position, and the head outputs of one site there.
          */
@@ -982,18 +929,6 @@ export interface components {
             site: string;
             /** @description none where no logit can be split over the heads; the note says why */
             toward: components["schemas"]["NextToken"] | null;
-        };
-        /**
-         * CalculationStep
-         * @description One step of the example: its title, an explanation, and the arithmetic line by line.
-         */
-        CalculationStep: {
-            /** Lines */
-            lines: string[];
-            /** Says */
-            says: string;
-            /** Title */
-            title: string;
         };
         /**
          * CardRequest
@@ -1224,14 +1159,6 @@ export interface components {
             title: string;
             /** Tokens */
             tokens: number;
-        };
-        /**
-         * Checked
-         * @description A checked answer: right when every remark is.
-         */
-        Checked: {
-            /** Remarks */
-            remarks: components["schemas"]["Remark"][];
         };
         /**
          * ClaimedHead
@@ -1538,7 +1465,7 @@ export interface components {
         };
         /**
          * ExampleHead
-         * @description One head of the worked example.
+         * @description One head: its question in words, W_Q and W_K, and given attention weights (``scorecard``).
          */
         ExampleHead: {
             /** Asks */
@@ -1548,51 +1475,9 @@ export interface components {
                 [key: string]: number;
             };
             /** W K */
-            W_K: number[][];
+            W_K: (number)[][];
             /** W Q */
-            W_Q: number[][];
-        };
-        /**
-         * ExampleHeadWork
-         * @description What one head computes. ``products`` are weight × value, one row per word: they sum to ``delivered``, its z.
-         */
-        ExampleHeadWork: {
-            /** Delivered */
-            delivered: number[];
-            /** Keys */
-            keys: {
-                [key: string]: number[];
-            };
-            /** Products */
-            products: {
-                [key: string]: number[];
-            };
-            /** Query */
-            query: number[];
-            /** Scores */
-            scores: {
-                [key: string]: number;
-            };
-            /** Weights */
-            weights: {
-                [key: string]: number;
-            };
-        };
-        /**
-         * ExerciseResponse
-         * @description The two exercises: invent two heads, and draw the fork from memory.
-         */
-        ExerciseResponse: {
-            /** Boxes */
-            boxes: string[];
-            /** Reader */
-            reader: string;
-            /** Sentence */
-            sentence: string;
-            /** Values */
-            values: {
-                [key: string]: number[];
-            };
+            W_Q: (number)[][];
         };
         /**
          * Figure
@@ -1718,17 +1603,6 @@ export interface components {
             strongest: boolean;
         };
         /**
-         * ForkRequest
-         * @description Arrows between boxes, by their names.
-         */
-        ForkRequest: {
-            /** Arrows */
-            arrows: [
-                string,
-                string
-            ][];
-        };
-        /**
          * GivenLook
          * @description The name of a look for requests about it, and its title.
          */
@@ -1818,36 +1692,6 @@ export interface components {
             read: number;
         };
         /**
-         * InventedRequest
-         * @description Two invented scorecards, values of the user's own, and what they worked out: each head's sum, both end to end.
-         */
-        InventedRequest: {
-            /**
-             * Attempt
-             * @description a wrong sum gets a hint first
-             * @default 1
-             */
-            attempt: number;
-            /**
-             * Concatenated
-             * @default
-             */
-            concatenated: string;
-            /** Heads */
-            heads: {
-                [key: string]: number;
-            }[];
-            /**
-             * Sums
-             * @default []
-             */
-            sums: string[];
-            /** Values */
-            values?: {
-                [key: string]: number[];
-            } | null;
-        };
-        /**
          * KeyRead
          * @description A key that a head read: its weight, what its value carried to the prediction, why, and who wrote the value.
          */
@@ -1892,6 +1736,37 @@ export interface components {
             down: number;
             /** Up */
             up: number;
+        };
+        /**
+         * LensLayer
+         * @description The likeliest token if the stream at this point were its end. ``point``: ``resid_pre 3``, at last ``logits``.
+         */
+        LensLayer: {
+            /** Point */
+            point: string;
+            token: components["schemas"]["NextToken"];
+        };
+        /**
+         * LensRequest
+         * @description The logit lens at one position.
+         */
+        LensRequest: {
+            /** Look */
+            look: string;
+            /** Position */
+            position: number;
+        };
+        /**
+         * LensResponse
+         * @description The logit lens at one position, in the order of the layers.
+         */
+        LensResponse: {
+            /** Layers */
+            layers: components["schemas"]["LensLayer"][];
+            /** Look */
+            look: string;
+            /** Position */
+            position: number;
         };
         /**
          * LessonList
@@ -2332,6 +2207,58 @@ export interface components {
             rows: number;
         };
         /**
+         * PatchingRequest
+         * @description Values of ``look``, the clean text, put into ``corrupted``; the likeliest next token of each unless given.
+         */
+        PatchingRequest: {
+            /**
+             * At
+             * @default z
+             * @enum {string}
+             */
+            at: "z" | "resid_pre" | "attn_out" | "mlp_out";
+            /** Corrupted */
+            corrupted: string;
+            /** Look */
+            look: string;
+            /** Right */
+            right?: number | null;
+            /** Wrong */
+            wrong?: number | null;
+        };
+        /**
+         * PatchingResponse
+         * @description The metric is the logit of ``right`` minus that of ``wrong``. An effect of 1: as clean; 0: as corrupted.
+         */
+        PatchingResponse: {
+            /** At */
+            at: string;
+            /**
+             * By
+             * @enum {string}
+             */
+            by: "head" | "position";
+            /** Clean */
+            clean: number;
+            /** Columns */
+            columns: string[];
+            /** Corrupted */
+            corrupted: string;
+            /**
+             * Effect
+             * @description by layer and column; null where there is no such head
+             */
+            effect: (number | null)[][];
+            /** Layers */
+            layers: string[];
+            /** Look */
+            look: string;
+            right: components["schemas"]["NextToken"];
+            /** Unpatched */
+            unpatched: number;
+            wrong: components["schemas"]["NextToken"];
+        };
+        /**
          * Place
          * @description A token of the text: its position and its text.
          */
@@ -2525,18 +2452,6 @@ export interface components {
             look: string;
             /** Sink */
             sink: number;
-        };
-        /**
-         * Remark
-         * @description One checked part of an answer: whether it is right, and an explanation.
-         */
-        Remark: {
-            /** About */
-            about: string;
-            /** Right */
-            right: boolean;
-            /** Says */
-            says: string;
         };
         /**
          * RequestProgress
@@ -3235,60 +3150,45 @@ export interface components {
             weight: number;
         };
         /**
-         * WorkedRequest
-         * @description The parts of the worked example that the user changed.
+         * WorkedExample
+         * @description Every number of the example; ``reader`` is the query token, the other words are keys.
          */
-        WorkedRequest: {
-            /** Heads */
-            heads?: components["schemas"]["ExampleHead"][] | null;
-            /** Values */
-            values?: {
-                [key: string]: number[];
-            } | null;
-            /** W O */
-            W_O?: number[][] | null;
-            /** X */
-            x?: {
-                [key: string]: number[];
-            } | null;
-        };
-        /**
-         * WorkedResponse
-         * @description The worked example, computed.
-         */
-        WorkedResponse: {
-            /** Concatenated */
-            concatenated: number[];
-            /** Features */
+        WorkedExample: {
+            /**
+             * Features
+             * @default [
+             *       "living",
+             *       "place",
+             *       "link",
+             *       "verb",
+             *       "state",
+             *       "pronoun",
+             *       "subject",
+             *       "late"
+             *     ]
+             */
             features: string[];
             /** Heads */
-            heads: components["schemas"]["ExampleHead"][];
-            /** Mixed */
-            mixed: number[];
-            /** Reader */
+            heads?: components["schemas"]["ExampleHead"][];
+            /**
+             * Reader
+             * @default it
+             */
             reader: string;
             /**
-             * Schema Version
-             * @default 1
+             * Sentence
+             * @default The animal didn't cross the road because it was tired
              */
-            schema_version: number;
-            /** Sentence */
             sentence: string;
-            /** Steps */
-            steps: components["schemas"]["CalculationStep"][];
-            /** Through Identity */
-            through_identity: number[];
             /** Values */
-            values: {
-                [key: string]: number[];
+            values?: {
+                [key: string]: (number)[];
             };
             /** W O */
-            W_O: number[][];
-            /** Work */
-            work: components["schemas"]["ExampleHeadWork"][];
+            W_O?: (number)[][];
             /** X */
-            x: {
-                [key: string]: number[];
+            x?: {
+                [key: string]: (number)[];
             };
         };
         /**
@@ -4053,39 +3953,6 @@ export interface operations {
             };
         };
     };
-    arrows_api_lab_arrows_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["ArrowsRequest"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ArrowsResponse"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     hand_roles_api_lab_by_hand_get: {
         parameters: {
             query?: never;
@@ -4214,101 +4081,6 @@ export interface operations {
             };
         };
     };
-    exercise_api_lab_exercise_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ExerciseResponse"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    check_invented_api_lab_exercise_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["InventedRequest"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Checked"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    check_drawn_api_lab_fork_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["ForkRequest"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Checked"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     results_api_lab_one_or_many_get: {
         parameters: {
             query?: never;
@@ -4404,16 +4176,47 @@ export interface operations {
             };
         };
     };
-    worked_api_lab_worked_post: {
+    worked_api_lab_worked_get: {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkedExample"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    lens_api_lens_post: {
+        parameters: {
+            query?: {
+                model?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["WorkedRequest"];
+                "application/json": components["schemas"]["LensRequest"];
             };
         };
         responses: {
@@ -4423,7 +4226,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["WorkedResponse"];
+                    "application/json": components["schemas"]["LensResponse"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -4682,6 +4485,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["OpenModelResponse"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    patching_api_patching_post: {
+        parameters: {
+            query?: {
+                model?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PatchingRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PatchingResponse"];
                 };
             };
             /** @description Unprocessable Entity */

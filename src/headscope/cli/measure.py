@@ -67,7 +67,7 @@ def scan(
         show_json({"recipe": census.recipe.data, "rows": census.to_arrow().to_pylist()})
     else:
         show(census)
-        say(f"{out}/report.html shows it; census.parquet has one row per head and question")
+        say(f"headscope serve --census {out} shows it; {out}/census.parquet has one row per head and question")
 
 
 @app.command()
