@@ -13,7 +13,6 @@ from rich.console import Console
 
 import headscope
 from headscope.app import terminal
-from headscope.app.export import png
 from headscope.app.export.html import page as exported_page
 from headscope.app.export.html import save_html
 from headscope.app.pages.microscope import Session
@@ -141,6 +140,6 @@ def test_control_characters_in_tokens_are_shown_in_the_summary(tmp_path: Path):
 @pytest.mark.filterwarnings("ignore:Glyph")
 def test_a_picture_does_not_parse_tokens_as_formulas(hostile, tmp_path):
     with headscope.load() as embedded:
-        png.save_png(embedded.look("$x$ $\\frac{$ $$ \\undefined"), "0.0", tmp_path / "a.png")
-    png.save_png(hostile.look(TEXT), "0.0", tmp_path / "b.png")
+        embedded.look("$x$ $\\frac{$ $$ \\undefined").plot("0.0").save(tmp_path / "a.png")
+    hostile.look(TEXT).plot("0.0").save(tmp_path / "b.png")
     assert (tmp_path / "a.png").read_bytes()[:4] == (tmp_path / "b.png").read_bytes()[:4] == b"\x89PNG"
