@@ -29,7 +29,7 @@ import measure
 import torch
 
 from headscope.models.loading import open_model
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.scan.corpus.packing import PackedRows, pack
 from headscope.scan.corpus.packing_check import choose_row_format
 from headscope.scan.measure import Measurer, Plan, model_inputs

@@ -35,7 +35,6 @@ INSIDE = (
     "headscope/lab/teach/one_or_many.json",
     "headscope/lab/teach/lessons/01-why-one-head-is-not-enough.md",
     "headscope/explained/ShapeError.md",
-    "headscope/scan/census_page.html",
 )
 
 

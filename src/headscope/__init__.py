@@ -97,7 +97,11 @@ def _connect_app() -> None:
     """Let looks be shown and saved through the app, which heads may not import; it is loaded on first use."""
     from headscope.heads.look.look import Look
 
-    Look.app = lambda: import_module("headscope.app.export.notebook")
+    def app() -> Any:
+        """Import what shows and saves looks."""
+        return import_module("headscope.app.export.notebook")
+
+    Look.app = app
 
 
 def __dir__() -> list[str]:

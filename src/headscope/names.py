@@ -86,6 +86,8 @@ class ModelShape:
     sites: Mapping[str, Site] = field(default_factory=dict)
     trained: int | None = None
     """The longest text it was trained on, where its config says so and it can read more."""
+    paths: Mapping[str, str] = field(default_factory=dict)
+    """The names of sites by the paths of their modules, which may be written too."""
 
     @property
     def n_heads(self) -> int:
@@ -98,6 +100,7 @@ class ModelShape:
     def find(self, name: HeadName | int) -> Head:
         """The head of that name, or an error that says which there are."""
         head = Head.parse(name)
+        head = Head(self.paths.get(head.site, head.site), head.head)
         site = self.sites.get(head.site)
         if site is None:
             raise HeadNameError(f"{head}: this model has {self._span()}")
@@ -121,6 +124,12 @@ class ModelShape:
 def printable(text: str) -> str:
     """The text with terminal control and bidirectional characters replaced by visible ones."""
     return text.translate(_PICTURES)
+
+
+def quoted(token: str) -> str:
+    """A token as it stands in a sentence: in quotes, without the space before it, its line ends shown."""
+    text = re.sub("^[ ▁Ġ]", "", token).replace("\r\n", "\n").replace("\n", "↵").replace("\t", "⇥")
+    return f"“{printable(text if text.strip() else text.replace(' ', '␣') or '␣')}”"
 
 
 def writable(name: str) -> str:

@@ -26,7 +26,8 @@ from headscope.heads.look.sampling import Cuts, Sampling, Steps, draw
 from headscope.heads.step_looks import StepLooks
 from headscope.models.decoding import Decoder, generation_inputs
 from headscope.models.modes import own_precision
-from headscope.models.protocol import OpenModel, Token
+from headscope.models.protocol import Token
+from headscope.models.recording import OpenModel
 from headscope.models.structure.points import At
 from headscope.names import Head, HeadName, ModelShape
 
@@ -251,8 +252,6 @@ class Scope:
         """
         from headscope.heads.questions.where import MOST_TOKENS, where
 
-        if isinstance(texts, str):
-            raise InputError("where() takes a list of texts; for one text: scope.look(text).where()")
         prepared = (self._look(text) for text in texts)
         ids = ((look, look.prepared.inputs.get("input_ids")) for look in prepared)
         looks = (

@@ -17,7 +17,7 @@ from headscope.models.any_torch.model import AnyTorchModel
 from headscope.models.huggingface.model import HuggingFaceModel
 from headscope.models.inputs.dummy_inputs import BATCH, probe_inputs
 from headscope.models.loading import open_model
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.models.selfcheck import fixed_seed, own_logits, relative_difference
 from tests.conformance.families import Job
 from tests.conformance.inputs import probe_for

@@ -13,9 +13,9 @@ from headscope.attention import observe
 from headscope.attention.observer import Call, plain
 from headscope.errors import ModelError
 from headscope.models.any_torch.compiled import without_fast_path
-from headscope.models.any_torch.describe import output_of
 from headscope.models.any_torch.model import AnyTorchModel
 from headscope.models.selfcheck import fixed_seed, relative_difference
+from headscope.models.structure.sites import logits_of
 
 
 def verify_module(opened: AnyTorchModel, inputs: Mapping[str, Tensor]) -> dict[str, float]:
@@ -29,7 +29,7 @@ def verify_module(opened: AnyTorchModel, inputs: Mapping[str, Tensor]) -> dict[s
 def own_output(opened: AnyTorchModel, model: nn.Module, inputs: Mapping[str, Tensor]) -> Tensor:
     """What a module gives by itself, or a copy of it: no mode is on."""
     with torch.no_grad(), fixed_seed(), without_fast_path(model):
-        return output_of(opened.arguments.call(model, inputs))
+        return logits_of(opened.arguments.call(model, inputs))
 
 
 def verify_outputs(opened: AnyTorchModel, inputs: Mapping[str, Tensor], real: Tensor | None = None) -> float:

@@ -14,7 +14,7 @@ from headscope.errors import HeadscopeError
 from headscope.heads.explain.edge_patching import PatchedModel, all_edges, record, run_circuit
 from headscope.heads.explain.score_split import SplitScores
 from headscope.models.inputs.dummy_inputs import BATCH
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.models.selfcheck import TOLERANCE as REFUSED
 from headscope.models.selfcheck import relative_difference
 from headscope.models.structure.recorder import record_stream

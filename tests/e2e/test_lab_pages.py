@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -12,12 +13,15 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from headscope.lab.teach.crafted_heads import craft
-from headscope.lab.teach.exercises import ARROWS
 from headscope.lab.teach.one_or_many import stored_results
 from headscope.lab.teach.target_patterns import SENTENCE, Target, default_targets
 from headscope.lab.teach.worked_example import WorkedExample, number, work
 from tests.e2e.conftest import fits, serious_violations
 
+ARROWS = [arrow.split(" > ") for arrow in (
+    "input > head 1", "input > head 2", "head 1 > concatenate", "head 2 > concatenate", "concatenate > W_O",
+    "W_O > output",
+)]  # fmt: skip
 READY = {
     "four-heads": "[data-hit='3']:not(:text('–'))",
     "by-hand": "[data-o='1.1']",
@@ -193,9 +197,9 @@ def test_a_dragged_share_moves_every_sum_that_hangs_on_it(show: Show):
     for index, value in enumerate(work().heads[0].z, start=1):
         expect(page.locator(f"[data-o='1.{index}']")).to_have_text(number(value))
     page.get_by_role("slider", name="Share of animal in head 1").fill("0.4")
-    heads = [head.__dict__ | {} for head in WorkedExample().heads]
-    heads[0]["scorecard"] = {"animal": 0.4, "road": 0.1, "because": 0.2, "was": 0.1, "tired": 0.2}
-    done = work(WorkedExample.from_dict({"heads": heads}))
+    first, second = WorkedExample().heads
+    moved = {"animal": 0.4, "road": 0.1, "because": 0.2, "was": 0.1, "tired": 0.2}
+    done = work(WorkedExample(heads=[replace(first, scorecard=moved), second]))
     for index, value in enumerate(done.heads[0].z, start=1):
         expect(page.locator(f"[data-o='1.{index}']")).to_have_text(number(value))
     page.locator("[data-o='1.1']").click()

@@ -135,7 +135,7 @@ def half_scan(folder: Path) -> Path:
     ScanFolder.remove_work = lambda self: None  # type: ignore[method-assign]
     scan(open_tiny(), texts(6), out=out, options=OPTIONS)
     ScanFolder.remove_work = remove_work  # type: ignore[method-assign]
-    for name in ("tally.safetensors", "examples.parquet", "report.html", "census.parquet"):
+    for name in ("tally.safetensors", "examples.parquet", "census.parquet"):
         (out / name).unlink()
     return out
 

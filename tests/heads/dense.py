@@ -8,7 +8,7 @@ from torch import Tensor
 from headscope.attention.observer import Call, plain
 from headscope.heads.roles.probes.token_probes import repeat
 from headscope.heads.roles.probes.vocabulary import Vocabulary
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 
 
 def patterns(model: OpenModel, ids: Tensor) -> dict[str, Tensor]:

@@ -384,26 +384,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/lab/arrows": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Arrows
-         * @description Written arrows as word positions.
-         */
-        post: operations["arrows_api_lab_arrows_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/lab/by-hand": {
         parameters: {
             query?: never;
@@ -475,47 +455,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/lab/exercise": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Exercise */
-        get: operations["exercise_api_lab_exercise_get"];
-        put?: never;
-        /**
-         * Check Invented
-         * @description Check two invented heads; what is left empty is not checked.
-         */
-        post: operations["check_invented_api_lab_exercise_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/lab/fork": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Check Drawn
-         * @description Check the drawn fork.
-         */
-        post: operations["check_drawn_api_lab_fork_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/lab/one-or-many": {
         parameters: {
             query?: never;
@@ -564,13 +503,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /** Worked */
+        get: operations["worked_api_lab_worked_get"];
         put?: never;
-        /**
-         * Worked
-         * @description The example with the user's changes, computed.
-         */
-        post: operations["worked_api_lab_worked_post"];
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -907,29 +843,6 @@ export interface components {
             question: number;
         };
         /**
-         * ArrowsRequest
-         * @description Arrows as the user writes them, with their shares if these are not equal: it > horse .8, it > road .2.
-         */
-        ArrowsRequest: {
-            /** Sentence */
-            sentence: string;
-            /** Text */
-            text: string;
-        };
-        /**
-         * ArrowsResponse
-         * @description The arrows as word positions, and a share for each.
-         */
-        ArrowsResponse: {
-            /** Arrows */
-            arrows: [
-                number,
-                number
-            ][];
-            /** Shares */
-            shares: number[];
-        };
-        /**
          * AttributionRequest
          * @description Logit attribution at one position, and the head outputs of one site there.
          */
@@ -982,18 +895,6 @@ export interface components {
             site: string;
             /** @description none where no logit can be split over the heads; the note says why */
             toward: components["schemas"]["NextToken"] | null;
-        };
-        /**
-         * CalculationStep
-         * @description One step of the example: its title, an explanation, and the arithmetic line by line.
-         */
-        CalculationStep: {
-            /** Lines */
-            lines: string[];
-            /** Says */
-            says: string;
-            /** Title */
-            title: string;
         };
         /**
          * CardRequest
@@ -1224,14 +1125,6 @@ export interface components {
             title: string;
             /** Tokens */
             tokens: number;
-        };
-        /**
-         * Checked
-         * @description A checked answer: right when every remark is.
-         */
-        Checked: {
-            /** Remarks */
-            remarks: components["schemas"]["Remark"][];
         };
         /**
          * ClaimedHead
@@ -1538,7 +1431,7 @@ export interface components {
         };
         /**
          * ExampleHead
-         * @description One head of the worked example.
+         * @description One head: its question in words, W_Q and W_K, and given attention weights (``scorecard``).
          */
         ExampleHead: {
             /** Asks */
@@ -1548,51 +1441,9 @@ export interface components {
                 [key: string]: number;
             };
             /** W K */
-            W_K: number[][];
+            W_K: (number)[][];
             /** W Q */
-            W_Q: number[][];
-        };
-        /**
-         * ExampleHeadWork
-         * @description What one head computes. ``products`` are weight × value, one row per word: they sum to ``delivered``, its z.
-         */
-        ExampleHeadWork: {
-            /** Delivered */
-            delivered: number[];
-            /** Keys */
-            keys: {
-                [key: string]: number[];
-            };
-            /** Products */
-            products: {
-                [key: string]: number[];
-            };
-            /** Query */
-            query: number[];
-            /** Scores */
-            scores: {
-                [key: string]: number;
-            };
-            /** Weights */
-            weights: {
-                [key: string]: number;
-            };
-        };
-        /**
-         * ExerciseResponse
-         * @description The two exercises: invent two heads, and draw the fork from memory.
-         */
-        ExerciseResponse: {
-            /** Boxes */
-            boxes: string[];
-            /** Reader */
-            reader: string;
-            /** Sentence */
-            sentence: string;
-            /** Values */
-            values: {
-                [key: string]: number[];
-            };
+            W_Q: (number)[][];
         };
         /**
          * Figure
@@ -1718,17 +1569,6 @@ export interface components {
             strongest: boolean;
         };
         /**
-         * ForkRequest
-         * @description Arrows between boxes, by their names.
-         */
-        ForkRequest: {
-            /** Arrows */
-            arrows: [
-                string,
-                string
-            ][];
-        };
-        /**
          * GivenLook
          * @description The name of a look for requests about it, and its title.
          */
@@ -1816,36 +1656,6 @@ export interface components {
              * @description the tokens it was measured on: the first of a long text
              */
             read: number;
-        };
-        /**
-         * InventedRequest
-         * @description Two invented scorecards, values of the user's own, and what they worked out: each head's sum, both end to end.
-         */
-        InventedRequest: {
-            /**
-             * Attempt
-             * @description a wrong sum gets a hint first
-             * @default 1
-             */
-            attempt: number;
-            /**
-             * Concatenated
-             * @default
-             */
-            concatenated: string;
-            /** Heads */
-            heads: {
-                [key: string]: number;
-            }[];
-            /**
-             * Sums
-             * @default []
-             */
-            sums: string[];
-            /** Values */
-            values?: {
-                [key: string]: number[];
-            } | null;
         };
         /**
          * KeyRead
@@ -2527,18 +2337,6 @@ export interface components {
             sink: number;
         };
         /**
-         * Remark
-         * @description One checked part of an answer: whether it is right, and an explanation.
-         */
-        Remark: {
-            /** About */
-            about: string;
-            /** Right */
-            right: boolean;
-            /** Says */
-            says: string;
-        };
-        /**
          * RequestProgress
          * @description How far a request is; empty when there is none. ``place``: how many turns of others come first.
          */
@@ -3051,6 +2849,11 @@ export interface components {
          * @description A prediction: ``total`` is the sum of the steps' shares, of what is left out, and of a constant.
          */
         TraceResponse: {
+            /**
+             * Capped
+             * @description the model caps its logits; the total is before the cap
+             */
+            capped: boolean;
             /** Constant */
             constant: number;
             /** Floor */
@@ -3230,60 +3033,45 @@ export interface components {
             weight: number;
         };
         /**
-         * WorkedRequest
-         * @description The parts of the worked example that the user changed.
+         * WorkedExample
+         * @description Every number of the example; ``reader`` is the query token, the other words are keys.
          */
-        WorkedRequest: {
-            /** Heads */
-            heads?: components["schemas"]["ExampleHead"][] | null;
-            /** Values */
-            values?: {
-                [key: string]: number[];
-            } | null;
-            /** W O */
-            W_O?: number[][] | null;
-            /** X */
-            x?: {
-                [key: string]: number[];
-            } | null;
-        };
-        /**
-         * WorkedResponse
-         * @description The worked example, computed.
-         */
-        WorkedResponse: {
-            /** Concatenated */
-            concatenated: number[];
-            /** Features */
+        WorkedExample: {
+            /**
+             * Features
+             * @default [
+             *       "living",
+             *       "place",
+             *       "link",
+             *       "verb",
+             *       "state",
+             *       "pronoun",
+             *       "subject",
+             *       "late"
+             *     ]
+             */
             features: string[];
             /** Heads */
-            heads: components["schemas"]["ExampleHead"][];
-            /** Mixed */
-            mixed: number[];
-            /** Reader */
+            heads?: components["schemas"]["ExampleHead"][];
+            /**
+             * Reader
+             * @default it
+             */
             reader: string;
             /**
-             * Schema Version
-             * @default 1
+             * Sentence
+             * @default The animal didn't cross the road because it was tired
              */
-            schema_version: number;
-            /** Sentence */
             sentence: string;
-            /** Steps */
-            steps: components["schemas"]["CalculationStep"][];
-            /** Through Identity */
-            through_identity: number[];
             /** Values */
-            values: {
-                [key: string]: number[];
+            values?: {
+                [key: string]: (number)[];
             };
             /** W O */
-            W_O: number[][];
-            /** Work */
-            work: components["schemas"]["ExampleHeadWork"][];
+            W_O?: (number)[][];
             /** X */
-            x: {
-                [key: string]: number[];
+            x?: {
+                [key: string]: (number)[];
             };
         };
         /**
@@ -4048,39 +3836,6 @@ export interface operations {
             };
         };
     };
-    arrows_api_lab_arrows_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["ArrowsRequest"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ArrowsResponse"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     hand_roles_api_lab_by_hand_get: {
         parameters: {
             query?: never;
@@ -4209,101 +3964,6 @@ export interface operations {
             };
         };
     };
-    exercise_api_lab_exercise_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ExerciseResponse"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    check_invented_api_lab_exercise_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["InventedRequest"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Checked"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    check_drawn_api_lab_fork_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["ForkRequest"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Checked"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     results_api_lab_one_or_many_get: {
         parameters: {
             query?: never;
@@ -4399,18 +4059,14 @@ export interface operations {
             };
         };
     };
-    worked_api_lab_worked_post: {
+    worked_api_lab_worked_get: {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["WorkedRequest"];
-            };
-        };
+        requestBody?: never;
         responses: {
             /** @description Successful Response */
             200: {
@@ -4418,7 +4074,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["WorkedResponse"];
+                    "application/json": components["schemas"]["WorkedExample"];
                 };
             };
             /** @description Unprocessable Entity */

@@ -32,6 +32,15 @@ export function percent(probability: number): string {
   return fixed(value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2);
 }
 
+/** A share in a sentence: whole percent. */
+export function share(value: number): string {
+  return value > 0 && value < 0.01
+    ? "under 1%"
+    : value > 0.99 && value < 1
+      ? "over 99%"
+      : `${Math.round(100 * value)}%`;
+}
+
 /** The thousands of a number as the language parts them: 8,192 or 8 192. */
 export function grouped(number: string): string {
   return number.replaceAll(",", catalogue.ui.thousands);

@@ -1,65 +1,77 @@
-import { describe, expect, it } from "vitest";
-import { arrowBetween, BOX, boxCentres, toggled } from "../src/by-hand/diagram";
-import { shortNumber, withWeight, normalised, total, parseNumber } from "../src/by-hand/scorecard";
+// The worked example, both exercises and written arrows, against answers that an implementation in Python gave.
+import { expect, test } from "vitest";
+import { BOXES, checkFork, checkInvented, EXERCISE, type Invented } from "../src/by-hand/exercises";
+import { workedExample, type Example } from "../src/by-hand/worked-example";
+import { ownSentence, parseArrows, splitWords } from "../src/four-heads/written-arrows";
+import python from "./by-hand-answers.json";
 
-const card = { animal: 0.7, road: 0.05, because: 0.1, was: 0.05, tired: 0.1 };
+/** Equal, but numbers to a tolerance. */
+function close(found: unknown, wanted: unknown): void {
+  if (typeof wanted === "number") return expect(found).toBeCloseTo(wanted, 12);
+  if (wanted === null || typeof wanted !== "object") return expect(found).toBe(wanted);
+  const [ours, theirs] = [found, wanted] as Record<string, unknown>[];
+  expect(Object.keys(ours).sort()).toEqual(Object.keys(theirs).sort());
+  for (const key of Object.keys(theirs)) close(ours[key], theirs[key]);
+}
 
-describe("shares", () => {
-  it("make room for a dragged one, in their proportions", () => {
-    const moved = withWeight(card, "animal", 0.4);
-    expect(moved).toEqual({ animal: 0.4, road: 0.1, because: 0.2, was: 0.1, tired: 0.2 });
-  });
-  it("add up to 1 wherever one is dragged", () => {
-    for (const word of Object.keys(card))
-      for (let at = 0; at <= 1; at += 0.01) expect(total(withWeight(card, word, at))).toBe(1);
-  });
-  it("are dealt out evenly when one held everything", () => {
-    expect(withWeight({ a: 1, b: 0, c: 0 }, "a", 0.5)).toEqual({ a: 0.5, b: 0.25, c: 0.25 });
-  });
-  it("that were typed can be brought to 1", () => {
-    expect(total(normalised({ ...card, animal: 2 }))).toBe(1);
-    expect(total(normalised({ a: 0, b: 0, c: 0 }))).toBe(1);
-    expect(normalised({ a: 1, b: 1 })).toEqual({ a: 0.5, b: 0.5 });
-  });
+test("the worked example with other numbers is Python's, every line of arithmetic included", () => {
+  const { first, asked, answer } = python.worked;
+  const example = { ...first, ...asked } as unknown as Example;
+  close(workedExample(example), answer);
+  const wrong = { heads: first.heads.map((head) => ({ ...head, scorecard: { ...head.scorecard, road: 0.5 } })) };
+  expect(() => workedExample({ ...example, ...wrong })).toThrow("the shares of head 1 add up to 1.45");
 });
 
-describe("numbers by hand", () => {
-  it("are written as the lab writes them", () => {
-    const pairs: [number, string][] = [
-      [0.62, ".62"],
-      [0.085, ".085"],
-      [-0.5, "−.5"],
-      [3, "3"],
-      [0, "0"],
-      [-0.0001, "0"],
-      [10, "10"],
-      [1.5, "1.5"],
-    ];
-    for (const [value, text] of pairs) expect(shortNumber(value)).toBe(text);
-  });
-  it("are read in the ways people type them", () => {
-    expect(["0.5", ".5", "0,5", "−.5", " 3 ", "3."].map(parseNumber)).toEqual([0.5, 0.5, 0.5, -0.5, 3, 3]);
-    expect(["", "half", "1e5", "--1"].map(parseNumber)).toEqual([null, null, null, null]);
-  });
+test("both exercises are marked as in Python", () => {
+  for (const [asked, checked] of python.invented) expect(checkInvented(asked as Invented)).toEqual(checked);
+  const [arrows, checked] = python.fork;
+  expect(checkFork(arrows as [string, string][])).toEqual(checked);
 });
 
-describe("the fork", () => {
-  it("keeps every box on the paper, at any width", () => {
-    for (const width of [328, 600, 900])
-      for (const order of [true, false])
-        for (const { x, y } of boxCentres(width, 330, order)) {
-          expect(x - BOX.width / 2).toBeGreaterThanOrEqual(0);
-          expect(x + BOX.width / 2).toBeLessThanOrEqual(width);
-          expect(y + BOX.height / 2).toBeLessThanOrEqual(330);
-        }
-  });
-  it("draws an arrow from edge to edge", () => {
-    expect(arrowBetween({ x: 0, y: 0 }, { x: 200, y: 0 })).toEqual({ x1: 52, y1: 0, x2: 144, y2: 0 });
-  });
-  it("takes an arrow away when it is drawn again", () => {
-    const once = toggled([], "input", "head 1");
-    expect(once).toEqual([["input", "head 1"]]);
-    expect(toggled(once, "input", "head 1")).toEqual([]);
-    expect(toggled(once, "head 1", "input")).toHaveLength(2);
-  });
+test("a right answer has only right remarks", () => {
+  const heads = [
+    { horse: 0.6, road: 0.4, because: 0, was: 0, tired: 0 },
+    { horse: 0, road: 0, because: 0, was: 0.3, tired: 0.7 },
+  ];
+  const sums = heads.map((card) =>
+    EXERCISE.values.horse.map((_, at) =>
+      Object.entries(card).reduce((sum, [word, share]) => sum + share * EXERCISE.values[word][at], 0),
+    ),
+  );
+  const told = { sums: sums.map((each) => each.join(" ")), concatenated: sums.flat().join(" ") };
+  const { remarks } = checkInvented({ heads, ...told });
+  expect(remarks.map(({ about }) => about)).toEqual(["head 1: shares", "head 2: shares", "two different questions", "head 1: sum", "head 2: sum", "concatenation"]); // prettier-ignore
+  expect(remarks.every(({ right }) => right)).toBe(true);
+  expect(() => checkInvented({ heads, sums: ["many"] })).toThrow("could not read 'many' as numbers");
+});
+
+const FORK = ["input > head 1", "input > head 2", "head 1 > concatenate", "head 2 > concatenate", "concatenate > W_O", "W_O > output"].map((arrow) => arrow.split(" > ") as [string, string]); // prettier-ignore
+
+test("every arrow one could draw is right exactly where it belongs", () => {
+  for (const from of BOXES)
+    for (const to of BOXES) {
+      const { remarks } = checkFork([...FORK, [from, to]]);
+      const belongs = FORK.some((arrow) => arrow.join() === [from, to].join());
+      expect(remarks.every(({ right }) => right)).toBe(belongs);
+      if (FORK.some((arrow) => arrow.join() === [to, from].join()))
+        expect(remarks.find(({ about }) => about === `${from} → ${to}`)?.says).toContain("The other way round");
+    }
+});
+
+test("written arrows are read as in Python", () => {
+  const [sentence, words, text, told] = python.arrows as [string, string[], string, object];
+  expect(splitWords(sentence)).toEqual(words);
+  close(parseArrows(text, words), told);
+  expect(() => parseArrows("the > road", words)).not.toThrow();
+  expect(() => parseArrows("it > it, cat > it", words)).toThrow("there is no word 'cat'");
+  for (const wrong of ["b > a 1000%", `b@${"9".repeat(5000)} > a`])
+    expect(() => parseArrows(wrong, ["a", "b"])).toThrow();
+  const own = ownSentence("one two three", [{ name: "a" }, { name: "before" }] as never);
+  expect(own.targets.map((target) => target.arrows)).toEqual([
+    [],
+    [
+      [1, 0],
+      [2, 1],
+    ],
+  ]);
 });

@@ -67,7 +67,7 @@ def scan(
         show_json({"recipe": census.recipe.data, "rows": census.to_arrow().to_pylist()})
     else:
         show(census)
-        say(f"{out}/report.html shows it; census.parquet has one row per head and question")
+        say(f"headscope serve --census {out} shows it; {out}/census.parquet has one row per head and question")
 
 
 @app.command()
@@ -110,7 +110,7 @@ def check(
         check = scope.model.self_check
         say(str(check))
         for note in scope.notes:
-            if note not in check.notes:  # those that were known before the weights were checked are in it
+            if check is None or note not in check.notes:  # else it was known before the weights were checked
                 say(f"note  {note}")
 
 

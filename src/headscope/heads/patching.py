@@ -22,7 +22,7 @@ from headscope.heads.figure import Figure, cell_figure
 from headscope.heads.head_table import HeadTable, of_head
 from headscope.heads.look.look import Look
 from headscope.models.modes import own_precision
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.models.structure.points import (
     Answers,
     At,

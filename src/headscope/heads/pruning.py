@@ -22,8 +22,8 @@ from headscope.heads.look.importance import importance, output_change, text_loss
 from headscope.heads.roles.measures import predicts_next_token
 from headscope.models.cost import Cost, cost
 from headscope.models.huggingface.model import HuggingFaceModel
-from headscope.models.protocol import OpenModel
 from headscope.models.pruning.remove_heads import remove_heads, save
+from headscope.models.recording import OpenModel
 from headscope.names import Head, HeadName, Site
 
 SCHEMA_VERSION = 1

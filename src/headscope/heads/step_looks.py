@@ -7,7 +7,7 @@ from typing import Any, overload
 
 from headscope.errors import InputError
 from headscope.heads.look.look import Look
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 
 
 class StepLooks(Sequence[Look]):

@@ -30,7 +30,6 @@ WIDEST = 2**20
 
 _REPEATED = re.compile(r"(num|n)_(\w+_)?(layers?|experts?|blocks?)|\w+_layers|depth")
 _WIDE = re.compile(r"(\w+_)?head_dim|d_kv|d_head|d_model|n_embd|hidden_size|intermediate_size|(num|n)_(\w+_)?heads?")
-_COUNTS = ("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size")
 _UNUSED = re.compile(r"pooler|masked_spec_embed|position_ids")
 """Weights that many checkpoints lack and that attention does not depend on."""
 
@@ -41,19 +40,6 @@ def refuse_huge_config(source: str, config: Any) -> None:
         most = MOST_REPEATS if _REPEATED.fullmatch(name) else WIDEST if _WIDE.fullmatch(name) else value
         if value > most:
             raise ModelError(f"{source} claims {name}={value:,}; no model has that many, so its config is broken")
-
-
-def refuse_empty_config(source: str, config: Any) -> None:
-    """Reject a config without layers, heads, width or words, or whose classes are not a list."""
-    text = config.get_text_config()
-    for name in _COUNTS:
-        value = getattr(text, name, None)
-        if isinstance(value, int) and value < 1:
-            written = text.attribute_map.get(name, name)
-            raise ModelError(f"{source} claims {written}={value}, and a model has at least 1; its config is broken")
-    architectures = getattr(config, "architectures", None)
-    if architectures is not None and not isinstance(architectures, list):
-        raise ModelError(f'{source} claims architectures={architectures!r}; it has to be a list, as in ["GPT2Model"]')
 
 
 def refuse_more_weights_than_bytes(source: str, kind: Any, config: Any, n_bytes: int) -> None:

@@ -15,7 +15,8 @@ from torch import Tensor
 from headscope.attention.observer import Call
 from headscope.errors import InputError
 from headscope.models.finite import finish
-from headscope.models.protocol import OpenModel, SiteObserver
+from headscope.models.protocol import SiteObserver
+from headscope.models.recording import OpenModel
 
 DECODER_INPUTS = "decoder_input_ids"
 

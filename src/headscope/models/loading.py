@@ -20,7 +20,6 @@ from headscope.models.config_checks import (
     NO_HEAD,
     base_without_head,
     read_gguf,
-    refuse_empty_config,
     refuse_huge_config,
     refuse_huge_headers,
     refuse_huge_tokenizers,
@@ -34,8 +33,8 @@ from headscope.models.hub import refuse_unreachable
 from headscope.models.inputs.media import KEYS, MediaProcessors, split_processor
 from headscope.models.inputs.tokens import InputProcessor, add_start_token, gguf_start_token
 from headscope.models.modes import own_precision
-from headscope.models.protocol import OpenModel
 from headscope.models.pruning.pruned_modeling import pruned
+from headscope.models.recording import OpenModel
 from headscope.models.structure.sites import NoInterfaceError, input_embedding
 
 
@@ -129,8 +128,7 @@ def _by_markers(
 
 
 NO_INTERFACE = (
-    "{kind} does not call transformers' attention interface; its attention was found in the functions that it calls, "
-    "and sites are named by the paths of their modules"
+    "{kind} does not call transformers' attention interface; its attention was found in the functions that it calls"
 )
 
 
@@ -286,7 +284,6 @@ def _load_weights(where: str, source: str, options: Options, shared: dict[str, A
     try:
         config = transformers.AutoConfig.from_pretrained(where, **shared)
         refuse_huge_config(source, config)
-        refuse_empty_config(source, config)
         kind = _model_class(config)
         if getattr(config, "pruned_heads", None) is not None:
             kind = pruned(kind)

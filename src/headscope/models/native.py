@@ -13,18 +13,15 @@ from headscope.attention.observer import Call
 from headscope.errors import InputError, ModelError
 from headscope.models.inputs.tokens import InputProcessor
 from headscope.models.protocol import OutputWeight, Prepared
-from headscope.models.recording import RecordedModel, Recording
+from headscope.models.recording import OpenModel, Recording
 from headscope.models.selfcheck import run_self_check
-from headscope.models.structure.site_names import name_sites
-from headscope.models.structure.sites import input_embedding
-from headscope.models.structure.trace import hooked
+from headscope.models.structure.sites import input_embedding, name_sites
+from headscope.models.structure.trace import trace_leaves
 from headscope.models.structure.unembedding import find_last_matrix
 from headscope.names import ModelShape
 
-_Leaves = list[tuple[nn.Module, Tensor]]
 
-
-class NativeModel(RecordedModel):
+class NativeModel(OpenModel):
     """See ``OpenModel``. The model maps ids ``[batch, token]`` to logits ``[batch, token, vocabulary]``."""
 
     def __init__(self, model: nn.Module, tokenizer: Any = None, name: str = "model") -> None:
@@ -34,8 +31,8 @@ class NativeModel(RecordedModel):
                 f"{type(model).__name__} is not a transformers model and does not use headscope's MultiHeadAttention; "
                 "pass example inputs, load(module, inputs=x), and its attention is found while it runs"
             )
-        self._table = input_embedding(model)
-        vocabulary = getattr(self._table, "num_embeddings", None)
+        table = input_embedding(model)
+        vocabulary = getattr(table, "num_embeddings", None)
         context = getattr(getattr(model, "config", None), "context", None)
         super().__init__(model, InputProcessor(as_transformers(tokenizer), vocabulary=vocabulary, context=context))
         names = name_sites(list(modules), {}, [])
@@ -44,7 +41,11 @@ class NativeModel(RecordedModel):
         self.shape = ModelShape(name, next(iter(modules.values())).d_model, vocabulary, context)
         length = min(8, context or 8)
         self.probe = {"input_ids": (torch.arange(2 * length).view(2, length) * 7 + 1) % (vocabulary or 2)}
-        self._set_unembedding(find_last_matrix(*self._trace(), self._table))
+        with self._observed(Recording(id(self)), None):
+            traced = trace_leaves(model, lambda: self._call(self.probe))
+        if not isinstance(traced.output, Tensor) or traced.output.ndim != 3:
+            raise ModelError(f"{type(model).__name__} must return logits [batch, token, vocabulary] for token ids")
+        self._set_unembedding(find_last_matrix(traced, traced.output, table))
         for site, module in self._modules.items():
             self._watched.add((module, module.o_proj))
             self._hooks.append(module.o_proj.register_forward_hook(self._record_output(site, module.n_heads)))
@@ -62,17 +63,6 @@ class NativeModel(RecordedModel):
 
     def site_modules(self) -> Mapping[str, nn.Module]:
         return dict(self._modules)
-
-    def _trace(self) -> tuple[_Leaves, Tensor]:
-        """Run once: learn the sites, and return every leaf module with its output, and the logits."""
-        leaves: _Leaves = []
-        modules = [part for part in self.model.modules() if next(part.children(), None) is None]
-        record = hooked(modules, after=lambda module, args, kwargs, output: leaves.append((module, output)))
-        with torch.no_grad(), record, self._observed(Recording(id(self)), None):
-            logits = self._call(self.probe)
-        if not isinstance(logits, Tensor) or logits.ndim != 3:
-            raise ModelError(f"{type(self.model).__name__} must return logits [batch, token, vocabulary] for token ids")
-        return leaves, logits
 
     def _record_output(self, site: str, n_heads: int) -> Any:
         def record(module: nn.Module, args: Any, output: Tensor) -> None:

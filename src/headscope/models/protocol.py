@@ -1,22 +1,16 @@
-"""The interface of an opened model, and the values that go through it."""
+"""The values that go in and out of an opened model; ``recording.OpenModel`` is the model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from headscope.attention.observer import Call
-from headscope.names import ModelShape
-
-if TYPE_CHECKING:
-    from headscope.models.finite import PassCheck
-    from headscope.models.inputs.tokens import InputProcessor
 
 SiteObserver = Callable[[str, Call], Tensor]
 """Given a site's name and its attention call, returns z ``[batch, head, query, d_value]``."""
@@ -74,13 +68,6 @@ class SiteOutput:
     x: Float[Tensor, "batch query head d_value"]
     output: Float[Tensor, "batch query d_model"]
 
-    @classmethod
-    @torch.no_grad()
-    def of(cls, matrix: torch.nn.Module, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput:
-        """Concatenate the heads of z and apply W_O."""
-        x = z.transpose(1, 2)
-        return cls(x, matrix(x.flatten(2)))
-
 
 @dataclass(frozen=True)
 class Unembedding:
@@ -103,79 +90,3 @@ class ForwardPass:
     outputs: Mapping[str, SiteOutput]
     residual: Float[Tensor, "batch row d_model"] | None
     """The input of the final norm, where it was asked for."""
-
-
-@runtime_checkable
-class OpenModel(Protocol):
-    """A model whose attention calls can be observed and edited."""
-
-    shape: ModelShape
-    notes: Sequence[str]
-    """Warnings for the user: parts that are not observed, how weights were loaded, and so on."""
-
-    self_check: Any
-    """The result of the self-check; ``str()`` of it is the full text."""
-
-    end_tokens: frozenset[int]
-    """Tokens that end a text."""
-
-    processor: InputProcessor
-    """Tokenizes and decodes."""
-
-    @property
-    def model(self) -> torch.nn.Module: ...
-
-    def prepare(self, text: Any) -> Prepared:
-        """Turn text, token ids, chat messages, an image or sound into tensors; refuse anything else."""
-        ...
-
-    def run(
-        self,
-        inputs: Mapping[str, Tensor],
-        observer: SiteObserver | None = None,
-        *,
-        outputs: Sequence[str] = (),
-        residual: bool = False,
-        row: int | None = None,
-    ) -> ForwardPass:
-        """Run one forward pass, recording W_O at the sites in ``outputs`` and the final residual stream.
-
-        With ``row``, only that position of outputs and residual is kept. Gradients flow where the caller lets them.
-        """
-        ...
-
-    def observing(self, observer: SiteObserver) -> AbstractContextManager[PassCheck]:
-        """Pass every attention call inside the block to the observer, for calls not made by ``run`` (generate).
-
-        The check has seen z of every call; whoever reads the result verifies it.
-        """
-        ...
-
-    def output_weight(self, site: str) -> OutputWeight: ...
-    def apply_output_weight(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput | None:
-        """Apply W_O to z; None where W_O's input is not z itself."""
-        ...
-
-    def query_weight(self, site: str) -> Float[Tensor, "head d_model d_head"]:
-        """W_Q by head, before any rotation or norm; refused by name where it cannot be found."""
-        ...
-
-    def key_weight(self, site: str) -> Float[Tensor, "kv d_model d_head"]: ...
-    def value_weight(self, site: str) -> Float[Tensor, "kv d_model d_value"]: ...
-    def embedding(self) -> Float[Tensor, "vocabulary d_model"]: ...
-    def unembedding(self) -> Unembedding: ...
-    def unembedding_input(self) -> torch.nn.Module | None:
-        """The module whose input is the residual stream that predictions are read from; None where none was found."""
-        ...
-
-    def output_matrix(self, site: str) -> torch.nn.Module:
-        """The module of W_O; refused with the reason where no single matrix takes the heads."""
-        ...
-
-    def site_modules(self) -> Mapping[str, torch.nn.Module]:
-        """The attention module of each site."""
-        ...
-
-    def close(self) -> None:
-        """Restore the model to the state it was opened in."""
-        ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import inspect
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,17 +10,20 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from headscope.attention.observer import Call, observing, plain
 from headscope.attention.progress import pause_point
-from headscope.errors import HeadNameError, ModelError
+from headscope.errors import HeadNameError, HeadscopeError, InputError, ModelError
+from headscope.models.any_torch.compiled import Uncompiled
 from headscope.models.changes import WatchedModules
 from headscope.models.finite import PassCheck, finish, refuse_non_finite_weights
+from headscope.models.inputs.media import KEYS, PIXELS, input_kinds
 from headscope.models.inputs.tokens import InputProcessor
 from headscope.models.modes import ordinary, own_precision, refuse_inference_weights, refuse_training_mode
-from headscope.models.protocol import ForwardPass, SiteObserver, SiteOutput, Unembedding
+from headscope.models.protocol import ForwardPass, OutputWeight, Prepared, SiteObserver, SiteOutput, Unembedding
 from headscope.models.selfcheck import SelfCheck
 from headscope.models.structure.projections import Which, find_projection
 from headscope.models.structure.recorder import current_recorder
@@ -58,17 +61,21 @@ class Recording:
 _recording: ContextVar[Recording | None] = ContextVar("headscope_recording", default=None)
 
 
-class RecordedModel(ABC):
-    """The part of ``OpenModel`` that does not depend on how a model calls attention."""
+class OpenModel:
+    """A model whose attention calls can be observed and edited: what does not depend on how it calls attention."""
 
     shape: ModelShape
     probe: Mapping[str, Tensor]
+    """The inputs that it was opened with."""
+    notes: Sequence[str] = ()
+    """Warnings for the user: parts that are not observed, how weights were loaded, and so on."""
+    self_check: SelfCheck | None = None
 
     def __init__(self, model: nn.Module, processor: InputProcessor) -> None:
         self.model, self.processor = model, processor
-        self.notes: Sequence[str] = ()
-        self.self_check: SelfCheck | None = None
         self.end_tokens = _end_tokens(model, processor.tokenizer)
+        self.takes = frozenset(inspect.signature(model.forward).parameters)
+        """The names of its arguments."""
         self._training = [module for module in model.modules() if module.training]
         self._hooks: list[Any] = []
         self._watched = WatchedModules(model)
@@ -76,6 +83,8 @@ class RecordedModel(ABC):
         refuse_non_finite_weights(model)
         model.eval()
         self._always_training = frozenset(id(module) for module in model.modules() if module.training)
+        self._uncompiled = Uncompiled(model)
+        self._closed = False
 
     def run(
         self,
@@ -86,7 +95,10 @@ class RecordedModel(ABC):
         residual: bool = False,
         row: int | None = None,
     ) -> ForwardPass:
-        """See ``OpenModel.run``."""
+        """Run one forward pass, recording W_O at the sites in ``outputs`` and the final residual stream.
+
+        With ``row``, only that position of outputs and residual is kept. Gradients flow where the caller lets them.
+        """
         for site in outputs:
             self._check_output(site)
         recording = Recording(id(self), frozenset(outputs), residual, row, check=PassCheck(self.shape.name))
@@ -96,22 +108,27 @@ class RecordedModel(ABC):
         missing = [site for site in outputs if site not in recording.outputs]
         if missing:
             raise ModelError(f"{', '.join(missing)}: not reached by these inputs, so its W_O was not called")
-        logits = self._logits(output)
+        logits = logits_of(output)
         recording.check.see_logits(logits)
         finish(recording.check)
         return ForwardPass(logits, recording.outputs, recording.residual)
 
     @contextmanager
     def observing(self, observer: SiteObserver) -> Iterator[PassCheck]:
-        """See ``OpenModel.observing``."""
+        """Pass every attention call inside the block to the observer, for calls not made by ``run`` (generate).
+
+        The check has seen z of every call; whoever reads the result verifies it.
+        """
         refuse_training_mode(self.model, self.shape.name, self._always_training)
         recording = Recording(id(self), check=PassCheck(self.shape.name))
         with own_precision(), self._observed(recording, observer):
             yield recording.check
 
     def apply_output_weight(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput | None:
-        """See ``OpenModel.apply_output_weight``."""
-        return SiteOutput.of(self.output_matrix(site), z)
+        """Apply W_O to z; None where W_O's input is not z itself."""
+        x = z.transpose(1, 2)
+        with torch.no_grad():
+            return SiteOutput(x, self.output_matrix(site)(x.flatten(2)))
 
     def embedding(self) -> Float[Tensor, "vocabulary d_model"]:
         weight = getattr(input_embedding(self.model), "weight", None)
@@ -123,7 +140,7 @@ class RecordedModel(ABC):
         return self._unembedding.weights(self.shape.name)
 
     def unembedding_input(self) -> nn.Module | None:
-        """See ``OpenModel.unembedding_input``."""
+        """The module whose input is the residual stream that predictions are read from; None where none was found."""
         return self._unembedding.first
 
     def unembedding_matrix(self) -> nn.Linear | None:
@@ -132,6 +149,7 @@ class RecordedModel(ABC):
         return found if isinstance(found, nn.Linear) else None
 
     def query_weight(self, site: str) -> Float[Tensor, "head d_model d_head"]:
+        """W_Q by head, before any rotation or norm; refused by name where it cannot be found."""
         return self._projection(site, "q")
 
     def key_weight(self, site: str) -> Float[Tensor, "kv d_model d_head"]:
@@ -145,26 +163,74 @@ class RecordedModel(ABC):
         return find_projection(self, site, which).by_head()
 
     def close(self) -> None:
-        """Restore the model to the state it was opened in."""
+        """Restore the model to the state it was opened in. Closing twice does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        self._uncompiled.restore()
         for hook in self._hooks:
             hook.remove()
         for module in self._training:
             module.training = True
 
-    @abstractmethod
+    @contextmanager
+    def closed_on_error(self) -> Iterator[None]:
+        """Leave the model as it was where opening it fails."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+    @contextmanager
+    def explained_errors(self, inputs: Mapping[str, Tensor]) -> Iterator[None]:
+        """Name the inputs in any error that the model raises."""
+        try:
+            yield
+        except HeadscopeError:
+            raise
+        except Exception as error:
+            shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in inputs.items())
+            raise InputError(
+                f"this model does not run on {shapes}: {type(error).__name__}: {error}{self._missing_input(inputs)}"
+            ) from error
+
+    def _missing_input(self, inputs: Mapping[str, Tensor]) -> str:
+        """What the model may need beside these inputs, as the end of a sentence."""
+        if PIXELS in inputs and "input_ids" in self.takes and "input_ids" not in inputs:
+            return "; it may need a text beside the picture: look((picture, text))"
+        if self.takes & KEYS and not KEYS & set(inputs):
+            kinds = " or ".join(kind for kind in input_kinds(self.takes) if kind != "text")
+            return f"; it may need {kinds} beside the text: look((picture, text))"
+        return ""
+
+    # -- what depends on how a model calls attention
+
+    def prepare(self, text: Any) -> Prepared:
+        """Turn text, token ids, chat messages, an image or sound into tensors; refuse anything else."""
+        raise NotImplementedError
+
+    def output_weight(self, site: str) -> OutputWeight:
+        """W_O of a site by head; refused with the reason where no single matrix takes the heads."""
+        raise NotImplementedError
+
     def output_matrix(self, site: str) -> nn.Module:
-        """The module of W_O."""
+        """The module of W_O; refused likewise."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def _call(self, inputs: Mapping[str, Tensor]) -> Any: ...
+    def site_modules(self) -> Mapping[str, nn.Module]:
+        """The attention module of each site."""
+        raise NotImplementedError
 
-    @abstractmethod
+    def find_new_sites(self, inputs: Mapping[str, Tensor]) -> None:
+        """Find the sites that only these inputs reach: a picture may reach a vision tower."""
+
+    def _call(self, inputs: Mapping[str, Tensor]) -> Any:
+        raise NotImplementedError
+
     def _site_of(self, recording: Recording, call: Call) -> str | None:
         """The name of the site that makes this call; None for a module of another model."""
-
-    def _logits(self, output: Any) -> Tensor:
-        """The logits in what the model returned, or its last hidden states."""
-        return logits_of(output)
+        raise NotImplementedError
 
     def _check_output(self, site: str) -> None:
         """Refuse a site whose heads cannot be split through W_O."""
@@ -198,7 +264,7 @@ class RecordedModel(ABC):
 
     @contextmanager
     def _observed(self, recording: Recording, observer: SiteObserver | None) -> Iterator[None]:
-        self._watched.refuse_replaced()
+        self._refuse_changed()
 
         def observe(call: Call) -> Tensor:
             site = recording.latest = self._site_of(recording, call)
@@ -216,6 +282,12 @@ class RecordedModel(ABC):
 
         with self._recorded(recording), observing(observe):
             yield
+
+    def _refuse_changed(self) -> None:
+        """Refuse to run a model that was closed, or of which a part was replaced."""
+        if self._closed:
+            raise ModelError(f"{self.shape.name}: this scope is closed; load the model again")
+        self._watched.refuse_replaced()
 
     @contextmanager
     def _recorded(self, recording: Recording) -> Iterator[None]:

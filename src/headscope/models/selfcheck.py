@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +14,12 @@ from torch import Tensor, nn
 from headscope.attention.observer import Call, plain
 from headscope.errors import ModelError
 from headscope.models.huggingface.attention import install_count, using_implementation
-from headscope.models.protocol import ForwardPass, OpenModel
+from headscope.models.protocol import ForwardPass
 from headscope.models.structure.sites import logits_of
 from headscope.names import ModelShape
+
+if TYPE_CHECKING:
+    from headscope.models.recording import OpenModel
 
 # Largest difference, relative to the largest number.
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 6e-2}
@@ -43,6 +46,12 @@ class SelfCheck:
     def passed(self) -> bool:
         return all(check.holds for check in self.checks)
 
+    def refuse_failed(self) -> None:
+        """Refuse a model that fails a check, with what differed."""
+        if not self.passed:
+            wrong = "; ".join(f"{check.what}: {check.detail}" for check in self.checks if not check.holds)
+            raise ModelError(f"{self.model} fails its self-check and is not opened: {wrong}")
+
     def __str__(self) -> str:
         rows = [f"{'ok  ' if check.holds else 'FAIL'}  {check.what}: {check.detail}" for check in self.checks]
         return "\n".join([self.model, *rows, *(f"note  {note}" for note in self.notes)])
@@ -67,9 +76,7 @@ def run_self_check(opened: OpenModel, inputs: Mapping[str, Tensor], own: Tensor 
             _edit_moves(opened, inputs, done.logits),
         )
     found = SelfCheck(opened.shape.name, checks, tuple(opened.notes))
-    if not found.passed:
-        wrong = "; ".join(f"{check.what}: {check.detail}" for check in checks if not check.holds)
-        raise ModelError(f"{opened.shape.name} fails its self-check and is not opened: {wrong}")
+    found.refuse_failed()
     return found
 
 

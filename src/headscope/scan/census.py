@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import html
 import io
-import json
-import re
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from torch import Tensor
@@ -79,7 +74,7 @@ class Census(HeadTable):
             recipe, digests = Recipe.from_json(files["recipe.json"].decode("utf-8")).without_digests()
             census = cls(Tally.from_bytes(files["tally.safetensors"]), recipe)
             census._examples = pq.read_table(pa.BufferReader(files["examples.parquet"])).cast(_EXAMPLE_SCHEMA)
-            repr(census), census.title  # what its pages begin with
+            repr(census), census.title  # what its page begins with
         for name, digest in (digests or {}).items():
             if hashlib.sha256(files[name]).hexdigest() != digest:
                 raise InputError(f"{name} in {path} is not what the scan wrote (its SHA-256 differs); scan again")
@@ -172,7 +167,6 @@ class Census(HeadTable):
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in data.items()}
         return {
             **data,
-            "report.html": census_page(self).encode(),
             "recipe.json": self.recipe.with_digests(digests).to_json().encode(),
             "census.parquet": _parquet(self.to_arrow()),
         }
@@ -272,7 +266,7 @@ def _parquet(table: pa.Table) -> bytes:
     return buffer.getvalue()
 
 
-FILES = ("tally.safetensors", "examples.parquet", "report.html", "recipe.json", "census.parquet")
+FILES = ("tally.safetensors", "examples.parquet", "recipe.json", "census.parquet")
 SUFFIX = ".zip"
 LARGEST_FILE = 2**31  # bytes of one file in an archive; a tally of a thousand heads has some 30 million
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the time of every file in an archive, so that equal censuses are equal bytes
@@ -325,77 +319,3 @@ DESCRIPTIONS = {
     "spread": "standard deviation of that distance",
     "strongest": "weight of the strongest key",
 }
-TOP_HEADS = 3
-"""The number of heads per question whose examples are shown."""
-
-
-def census_page(census: Census) -> str:
-    """The HTML page of a census, from a template."""
-    template = files("headscope.scan").joinpath("census_page.html").read_text(encoding="utf-8")
-    result = census.recipe.data.get("result", {})
-    summary = (
-        f"{census.layout.n_heads:,} heads in {len(census.layout.sites)} sites · {result.get('tokens', 0):,} tokens in "
-        f"{result.get('documents', 0):,} documents · rows of {census.layout.context:,} tokens"
-    )
-    problems = "".join(f"<p class=problem>{html.escape(problem)}</p>" for problem in census.problems[:5])
-    parts = {
-        "title": html.escape(census.model_name),
-        "summary": html.escape(summary),
-        "problems": problems,
-        "unit": html.escape(str(result.get("interval_over", "document"))),
-        "examples": "".join(_examples(census, question) for question in census.questions),
-        "recipe": html.escape(census.recipe.to_json()),
-        "data": json.dumps(_data(census), separators=(",", ":")).replace("<", "\\u003c"),
-    }
-    # in one pass: a token of the corpus may itself be {{data}}
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
-
-
-def _data(census: Census) -> dict[str, Any]:
-    """Means, intervals and nulls per question, in the order of the heads, to four digits."""
-    by_head = {(str(row.head), row.question): row for row in census.rows}
-    maps = []
-    for question in (*census.questions, *TRAITS):
-        rows = [by_head.get((str(head), question)) for head in census.heads()]
-        numbers = [None if row is None else _numbers(row) for row in rows]
-        maps.append(
-            {
-                "name": question,
-                "description": DESCRIPTIONS.get(question, ""),
-                "trait": question in TRAITS,
-                "rows": numbers,
-            }
-        )
-    return {"sites": [list(site) for site in census.layout.sites], "maps": maps}
-
-
-def _numbers(row: CensusRow) -> list[float | None]:
-    return [_short(value) for value in (row.mean, row.low, row.high, row.null_mean)]
-
-
-def _short(value: float | None) -> float | None:
-    return None if value is None or value != value else float(f"{value:.4g}")
-
-
-def _examples(census: Census, question: str) -> str:
-    table, top = census.examples(), census.top(question, TOP_HEADS)
-    heads = pa.array([str(best.head) for best in top], pa.string())
-    asked = pc.and_(pc.equal(table["question"], question), pc.is_in(table["head"], heads))
-    rows = table.filter(asked).to_pylist()
-    shown = []
-    for best in top:
-        mine = [row for row in rows if row["head"] == str(best.head)]
-        lines = "".join(f"<li>{_line(row)}</li>" for row in mine)
-        shown.append(f"<h4>{best.head} <span>mean {best.mean:.3f}</span></h4><ol>{lines}</ol>")
-    return f"<section><h3>{html.escape(question)}</h3>{''.join(shown)}</section>"
-
-
-def _line(row: dict[str, Any]) -> str:
-    """The tokens around an example: the query marked, and its strongest key where it is in the window."""
-    target = row["at"] + row["key"] - row["position"]
-    parts = []
-    for index, token in enumerate(row["tokens"]):
-        text = html.escape(token).replace("\n", "⏎")
-        tag = "b" if index == row["at"] else "u" if index == target else None
-        parts.append(f"<{tag}>{text}</{tag}>" if tag else text)
-    return f"<q>{''.join(parts)}</q> <span>{row['score']:.2f}, document {row['document']}</span>"

@@ -16,7 +16,7 @@ from torch import Tensor
 from headscope.attention.questions import Question
 from headscope.heads.questions.label_rules import LARGEST_LABEL, LabelRule
 from headscope.heads.questions.standard_questions import STANDARD, MatchingKeys, VisibleKeys, match
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.scan.corpus.packing import PackedRows, RowFormat, without_waiting
 from headscope.scan.tally.reduction import TRAITS
 

@@ -21,8 +21,7 @@ from headscope.heads.questions.label_rules import LabelRule
 from headscope.heads.questions.standard_questions import VisibleKeys
 from headscope.models.finite import PassCheck, deferred_checks
 from headscope.models.modes import device_of, threads
-from headscope.models.protocol import OpenModel
-from headscope.models.recording import note_logsumexp
+from headscope.models.recording import OpenModel, note_logsumexp
 from headscope.scan.corpus.document_split import DocumentBlock, DocumentSplit
 from headscope.scan.corpus.packing import PackedRows, RowFormat
 from headscope.scan.labels import Asked, label_batch, null_name, question_names

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headscope.errors import HeadscopeError, InputError
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.models.weight_hash import weight_hash
 from headscope.scan.corpus.packing import PackedRows
 from headscope.scan.measure import Advance, Measurer, Plan

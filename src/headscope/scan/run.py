@@ -15,7 +15,7 @@ import torch
 from headscope.errors import InputError
 from headscope.heads.questions.standard_questions import STANDARD
 from headscope.models.modes import device_of, threads
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.models.weight_hash import hashing
 from headscope.scan.census import Census
 from headscope.scan.corpus.documents import Corpus, FileHashes

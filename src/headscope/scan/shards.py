@@ -27,7 +27,7 @@ import headscope
 from headscope.errors import InputError
 from headscope.files import UNFINISHED, parsing, sole_writer, write_atomic
 from headscope.models.modes import device_of
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.models.weight_hash import weight_hash
 from headscope.scan.corpus.packing import PackedRows
 from headscope.scan.tally.tally import Tally

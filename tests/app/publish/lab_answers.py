@@ -10,22 +10,16 @@ import torch
 import torch.nn.functional as F
 from pydantic_core import to_jsonable_python
 
-from headscope.app.pages import by_hand
-from headscope.app.publish.answers import fork_remarks
 from headscope.lab.teach.course.typed_numbers import means, readings
 from headscope.lab.teach.crafted_heads import CraftSettings, Job, fit, fresh_model
-from headscope.lab.teach.exercises import InventTwoHeads
 from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, LookupTask
 from headscope.lab.teach.one_or_many import KEYS, PARTITION, PARTITION_WIDTH, ROLES, Outcome, arms, partition_arms
 from headscope.lab.teach.stacked_seeds import StackedModels
-from headscope.lab.teach.target_patterns import Target, parse_shares, split_words
+from headscope.lab.teach.target_patterns import Target
 from headscope.lab.teach.tiny_transformer import Adam
 
 FILE = Path(__file__).parents[3] / "web" / "tests" / "source" / "lab-answers.json"
 TYPED = ("144", ".3", "0,3", "30 %", "3/10", "1,200 heads", "−2", "many", "")
-CARDS = [{"horse": 0.5, "road": 0.25, "because": 0.25, "was": 0, "tired": 0}, {"horse": 0.0625, "tired": 0.9375}]
-SENTENCE = "The tired horse saw the road, it stopped"
-ARROWS = "saw > horse .75, saw > tired, it > horse, road > the@4 30%, road > The"
 STEPS = 6
 SEED = 2
 LOOKUP_STEPS = 8
@@ -37,27 +31,8 @@ ACCURACIES = [0.5, 0.75, 1.0]
 
 
 def lab_answers() -> dict[str, Any]:
-    first = by_hand.worked(by_hand.WorkedRequest())
-    values = first.values | {"animal": [0.0625, 0.1, 2, -0.2]}
-    changed = {"values": values}
-    cards = [{word: card.get(word, 0.0) for word in InventTwoHeads().values} for card in CARDS]
-    invented = [
-        {"heads": cards, "sums": [".475 .275 .175 .125", "1 2 3 4"], "concatenated": "", "attempt": 1},
-        {"heads": cards[::-1], "sums": ["1 2", ".5 .5 .1 .1"], "concatenated": "1 2 3 4 5 6 7 8", "attempt": 2},
-        {"heads": [cards[0]] * 2, "sums": [], "concatenated": "1 2 3 4", "attempt": 1},
-        {"heads": [{**cards[0], "was": -0.5}, cards[1]], "sums": [], "concatenated": "", "attempt": 1},
-    ]
-    drawn = [["input", "head 1"], ["head 1", "head 2"], ["output", "W_O"]]
-    words = split_words(SENTENCE)
-    arrows, shares = parse_shares(ARROWS, words)
     found: dict[str, Any] = {
         "typed": [[text, readings(text), means(text, ".3")] for text in TYPED],
-        "worked": {"first": first, "asked": changed, "answer": by_hand.worked(by_hand.WorkedRequest(**changed))},
-        "exercise": vars(InventTwoHeads()),
-        "invented": [[asked, by_hand.check_invented(by_hand.InventedRequest(**asked))] for asked in invented],
-        "remarks": fork_remarks(),
-        "fork": [drawn, by_hand.check_drawn(by_hand.ForkRequest(arrows=drawn))],
-        "arrows": [SENTENCE, words, ARROWS, {"arrows": arrows, "shares": shares}],
         "training": training(),
         "lookups": [lookups(task, arm, width) for task, arm, width in LOOKUPS],
         "plans": {"arms": arms(), "partition": partition_arms(), "tasks": [KEYS, ROLES, PARTITION]},

@@ -21,7 +21,6 @@ from tests.e2e.conftest import served
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.microscope import Session
 from headscope.app.server import HOST, ServeOptions, free_port
-from headscope.app.server.connections import LimitedConnection
 from headscope.app.server.serve import address
 from headscope.app.server.token import AccessToken
 from headscope.app.wire import unpack
@@ -115,7 +114,7 @@ def test_serving_opens_the_page_and_needs_a_token_for_others_and_for_a_class(
     monkeypatch.setattr(serving, "_allow_open_files", lambda: frozen.append(2))
     serving.serve(ModelRegistry(), options)
     ((app, how),) = ran
-    assert (how["host"], how["http"], frozen) == (options.host, LimitedConnection, [1, 2])
+    assert (how["host"], how["limit_concurrency"], frozen) == (options.host, 1_024, [1, 2])
     assert f":{how['port']}/" in capsys.readouterr().err
     with TestClient(app, base_url=f"http://{HOST}") as client:
         assert (client.get("/").status_code == 401) is token

@@ -132,8 +132,8 @@ def test_hand_built_induction_is_explained_by_what_was_built_in() -> None:
         assert best.name == "0.0"
         assert best.read is not None
         assert best.read.place.position == query - 6
-        assert "0.0" in why.sentence
-        assert "marked it" in why.sentence
+        assert "is from head 0.0, which attends from" in why.sentence
+        assert "the token before it (100%)" in why.sentence
 
 
 def test_a_row_takes_one_recorded_pass(llama: Scope, ids: list[int]) -> None:

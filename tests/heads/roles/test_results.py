@@ -11,7 +11,7 @@ from tests.heads.dense import dense_scores
 
 from headscope.heads.roles.battery import BATTERY
 from headscope.heads.roles.report import Report
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.scope import load
 
 RESULTS = Path(__file__).parents[3] / "bench" / "results" / "heads"

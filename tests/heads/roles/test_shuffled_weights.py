@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from headscope.heads.roles.run import shuffled_weights
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.scope import Scope
 
 

@@ -14,7 +14,6 @@ from headscope.lab.teach.crafted_heads import Crafted, CraftSettings, craft
 from headscope.lab.teach.target_patterns import (
     SENTENCE,
     Target,
-    parse_arrows,
     previous_token,
     split_words,
 )
@@ -72,12 +71,10 @@ def test_it_opens_in_the_microscope(crafted: Crafted) -> None:
 
 
 def test_a_target_pattern_with_two_keys_shares_its_row() -> None:
-    words = split_words("red green blue red")
     wanted = ((1.0, 0, 0, 0), (0, 0, 0, 0), (0.5, 0.5, 0, 0), (0, 0.3, 0.7, 0))
     crafted = craft("red green blue red", [Target("pattern", pattern=wanted)])
     assert crafted.heads[0].hit >= 0.9
     torch.testing.assert_close(crafted.trace(3).weights[0], torch.tensor([0, 0.3, 0.7, 0]), atol=0.05, rtol=0)
-    assert parse_arrows("blue > red@0", words) == ((2, 0),)
 
 
 REACHED = 0.01
@@ -175,16 +172,3 @@ ONE = [Target("t", arrows=((1, 0),))]
 def test_bad_input_is_refused(sentence: str, targets: list[Target] | None, message: str) -> None:
     with pytest.raises(InputError, match=message):
         craft(sentence, targets)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("crossed", "could not read 'crossed' as an arrow; write it like this: crossed > horse"),
-        ("dog > horse", "there is no word 'dog' in this sentence: the horse"),
-        ("crossed > the", "'the' occurs 2 times; choose from the@0, the@3"),
-    ],
-)
-def test_arrows_that_do_not_parse(text: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        parse_arrows(text, ["the", "horse", "crossed", "the", "road"])

@@ -1,4 +1,4 @@
-"""Arrows, shares and patterns become target rows, and any text is parsed or refused with a reason."""
+"""Arrows, shares and patterns become target rows, or are refused with a reason."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from headscope.lab.teach.target_patterns import (
     Target,
     default_targets,
     made_sentence,
-    parse_arrows,
-    parse_shares,
     split_words,
 )
 
@@ -81,47 +79,6 @@ def test_shares_on_arrows_equal_the_same_pattern(rows: list[list[float]]) -> Non
 )
 def test_words_and_marks_are_tokens(sentence: str, words: list[str]) -> None:
     assert split_words(sentence) == words
-
-
-@pytest.mark.parametrize(
-    ("text", "arrows"),
-    [
-        ("crossed > horse", ((2, 1),)),
-        ("crossed -> horse; road→the@3", ((2, 1), (4, 3))),
-        ("\n road>crossed ,, \n", ((4, 2),)),
-        ("the@3 > the@0", ((3, 0),)),
-        ("", ()),
-        (" , ;", ()),
-    ],
-)
-def test_arrows_as_people_write_them(text: str, arrows: tuple[tuple[int, int], ...]) -> None:
-    assert parse_arrows(text, WORDS) == arrows
-
-
-@pytest.mark.parametrize(
-    ("text", "shares"),
-    [
-        ("road > horse .7, road > crossed .3", {(4, 1): 0.7, (4, 2): 0.3}),
-        ("road > horse 70%; road > crossed 30 %", {(4, 1): 0.7, (4, 2): 0.3}),
-        ("road > horse 0.4, road > crossed, road > the@3", {(4, 1): 0.4, (4, 2): 0.3, (4, 3): 0.3}),
-        ("road > horse, road > crossed\ncrossed > horse", {(4, 1): 0.5, (4, 2): 0.5, (2, 1): 1.0}),
-        ("crossed > horse 1", {(2, 1): 1.0}),
-        ("", {}),
-    ],
-)
-def test_shares_as_people_write_them(text: str, shares: dict[tuple[int, int], float]) -> None:
-    arrows, numbers = parse_shares(text, WORDS)
-    assert dict(zip(arrows, numbers, strict=True)) == pytest.approx(shares)
-    Target("t", arrows=arrows, shares=numbers).rows(WORDS, causal=True)
-
-
-@given(st.text(alphabet="theors@>-→,;0123²٣ \n", max_size=24))
-def test_any_text_is_arrows_between_words_or_refused(text: str) -> None:
-    try:
-        arrows = parse_arrows(text, WORDS)
-    except InputError:
-        return
-    assert all(0 <= place < 5 for arrow in arrows for place in arrow)
 
 
 def test_the_default_sentence_and_what_its_heads_should_find() -> None:

@@ -18,7 +18,7 @@ from headscope.models.any_torch.axes import HeadAxes
 from headscope.models.any_torch.calls import ROWS, as_call, flex_reference, read_mask
 from headscope.models.any_torch.function_mode import FoundCall, ScoreProduct, Softmax
 from headscope.models.any_torch.learning import LearnedSite
-from headscope.models.huggingface.sparse_masks import RealKeys
+from headscope.models.huggingface.masks import RealKeys
 
 QUERIES, KEYS, D, D_VALUE = 4, 6, 5, 7
 LOWEST = torch.finfo(torch.float32).min
@@ -143,8 +143,8 @@ def eager(
     q, k, v = qkv(lead)
     q = q * size
     scores = 0.3 * (q @ k.mT) + extra
-    other = ScoreProduct(k, q.mT, None, None)
-    softmax = Softmax(scores, (other, ScoreProduct(q, k.mT, None, None), other))
+    other = ScoreProduct(k, q.mT, None)
+    softmax = Softmax(scores, (other, ScoreProduct(q, k.mT, None), other))
     weights = scores.softmax(-1)
     call = FoundCall(nn.Identity(), "a.site", lead, QUERIES, v, lambda: weights @ v, weights=weights, softmax=softmax)
     return replace(call, **more), learned(layout, lead, product=1, factor=0.3)

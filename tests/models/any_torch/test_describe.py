@@ -15,15 +15,13 @@ from torch import Tensor, nn
 from headscope.errors import ModelError
 from headscope.models.any_torch.axes import HeadAxes
 from headscope.models.any_torch.describe import (
-    Described,
+    grid_of,
     items_mixed,
-    output_of,
 )
 from headscope.models.any_torch.learning import LearnedSite, MatrixTake
 from headscope.models.any_torch.model import AnyTorchModel
 from headscope.models.loading import open_model
-from headscope.models.structure.unembedding import UnembeddingPath
-from headscope.names import Site
+from headscope.models.structure.sites import logits_of
 
 A, B, C = torch.randn(2, 3, 4), torch.randn(2, 3, 4), torch.randn(2, 5, 4)
 WHOLE = torch.ones(2, 3, dtype=torch.long)
@@ -46,34 +44,28 @@ WHOLE = torch.ones(2, 3, dtype=torch.long)
     ],
 )
 def test_the_output_is_the_first_real_tensor_or_the_last_layer(output: Any, found: Tensor) -> None:
-    assert torch.equal(output_of(output), found)
+    assert torch.equal(logits_of(output), found)
 
 
 @pytest.mark.parametrize(
-    ("length", "made", "given", "windowed", "grid"),
+    ("length", "made", "given", "grid"),
     [
-        (12, [(3, 4)], None, False, (3, 4)),
-        (13, [(3, 4)], None, False, (3, 4)),
-        (20, [(3, 4)], None, False, (3, 4)),
-        (21, [(3, 4)], None, False, None),
-        (11, [(3, 4)], None, False, None),
-        (12, [(3, 4), (2, 5)], None, False, (3, 4)),
-        (12, [(2, 6), (3, 4)], None, False, (2, 6)),
-        (12, [], None, False, None),
-        (1, [(1, 1)], None, False, None),
-        (2, [(1, 2)], None, False, (1, 2)),
-        (12, [(3, 4)], None, True, None),
-        (12, [(3, 4)], (6, 2), False, (6, 2)),
-        (12, [(3, 4)], (6, 2), True, (6, 2)),
-        (12, [(3, 4)], (5, 5), False, None),
+        (12, [(3, 4)], None, (3, 4)),
+        (13, [(3, 4)], None, (3, 4)),
+        (20, [(3, 4)], None, (3, 4)),
+        (21, [(3, 4)], None, None),
+        (11, [(3, 4)], None, None),
+        (12, [(3, 4), (2, 5)], None, (3, 4)),
+        (12, [(2, 6), (3, 4)], None, (2, 6)),
+        (12, [], None, None),
+        (1, [(1, 1)], None, None),
+        (2, [(1, 2)], None, (1, 2)),
+        (12, [(3, 4)], (6, 2), (6, 2)),
+        (12, [(3, 4)], (5, 5), None),
     ],
 )
-def test_a_site_has_the_grid_that_leaves_fewest_positions_over(
-    length: int, made: Any, given: Any, windowed: bool, grid: Any
-) -> None:
-    described = Described({}, UnembeddingPath(None, None), None, made, given, {"a": length}, ["a"] * windowed)
-    assert described.with_grid(Site("a", 3, 3, 8, 8)).grid == grid
-    assert described.with_grid(Site("unknown", 3, 3, 8, 8)).grid is None
+def test_a_site_has_the_grid_that_leaves_fewest_positions_over(length: int, made: Any, given: Any, grid: Any) -> None:
+    assert grid_of(length, made, given) == grid
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from headscope.attention.masks import Mask
-from headscope.models.huggingface.sparse_masks import IndexedKeys, RealKeys
+from headscope.models.huggingface.masks import IndexedKeys, RealKeys
 
 
 def indexed_by_loops(indices: Tensor, n_heads: int, width: int, n_key: int) -> Tensor:

@@ -247,7 +247,7 @@ def test_channels_are_mixed_and_other_rates_resampled_or_refused() -> None:
         medium, _ = recognise({"array": given, "sampling_rate": RATE})
         assert isinstance(medium, Sound)
         np.testing.assert_allclose(medium.samples, hum() / 2, rtol=1e-6)
-    installed = any(importlib.util.find_spec(name) for name in ("torchaudio", "scipy"))
+    installed = importlib.util.find_spec("scipy") is not None
     slow = Sound(hum()[::2].copy(), RATE // 2)
     if not installed:
         with pytest.raises(InputError, match=r"8000 samples per second and the model reads 16000; resample it first"):

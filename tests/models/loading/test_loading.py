@@ -98,7 +98,8 @@ def test_a_family_without_the_interface_comes_in_by_its_functions_and_is_not_cha
     before = model.config._attn_implementation
     opened = open_model(model, tiny.tokenizer())
     assert "FalconForCausalLM does not call transformers' attention interface" in opened.notes[0]
-    assert set(opened.shape.sites) == {f"transformer.h.{layer}.self_attention" for layer in range(2)}
+    assert set(opened.shape.sites) == {"0", "1"}
+    assert opened.shape.find("transformer.h.1.self_attention.2") == opened.shape.find("1.2")
     assert opened.prepare("the horse crossed the road").inputs["input_ids"].shape == (1, 5)
     opened.close()
     assert model.config._attn_implementation == before

@@ -164,5 +164,5 @@ def test_a_revision_and_the_other_options_reach_transformers(monkeypatch: pytest
 def test_a_transformers_model_that_is_run_by_a_function_is_opened_by_its_functions() -> None:
     model = tiny.llama()
     opened = open_model(model, inputs=lambda: model.model(torch.tensor([[3, 4, 5]])))
-    assert list(opened.shape.sites) == ["model.layers.0.self_attn", "model.layers.1.self_attn"]
+    assert list(opened.shape.sites) == ["0", "1"]
     opened.close()

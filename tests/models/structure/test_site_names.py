@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headscope.models.structure.site_names import name_sites, stack_of
+from headscope.models.structure.sites import name_sites, stack_of
 from headscope.names import AttentionKind
 
 

@@ -12,7 +12,7 @@ from tests.scan.tiny import Bytes, family, open_tiny
 
 from headscope.heads.questions.label_rules import LabelRule, token_class
 from headscope.models.loading import open_model
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.scan import waiting_sites
 from headscope.scan.corpus.packing import PackedRows, Piece, RowFormat
 from headscope.scan.measure import Measurer, Plan

@@ -1,28 +1,40 @@
-// The state of the by-hand page: the edited weights and matrices, and the sums that the server worked out.
-import type { components } from "../api";
+// The state of the by-hand page: the edited weights and matrices, and the sums that follow from them.
 import { PageState } from "../source/page-state.svelte";
 import { askJson } from "../source/server";
+import { messageOf } from "../source/source";
 import { addressOf, fieldsAt } from "../address-fields";
 import { withWeight, normalised } from "./scorecard";
+import { workedExample, type Example, type Worked } from "./worked-example";
 import { words } from "../words/words";
 
 const INDICES = "₀₁₂₃₄₅₆₇₈₉";
 
-type Schemas = components["schemas"];
-export type Worked = Required<Schemas["WorkedResponse"]>;
-export type Parts = Pick<Worked, "x" | "heads" | "values" | "W_O">;
+export type { Worked };
+export type Parts = Pick<Example, "x" | "heads" | "values" | "W_O">;
 
 const PARTS = ["x", "heads", "values", "W_O"] as const;
-const parts = (card: Worked): Parts =>
+const parts = (card: Example): Parts =>
   structuredClone({ x: card.x, heads: card.heads, values: card.values, W_O: card.W_O });
+
+/** Whether an edit has the shape of what it replaces: rows as long, the same words, finite numbers. */
+function alike(one: unknown, edit: unknown): boolean {
+  if (typeof one !== "object" || one === null)
+    return typeof one === typeof edit && (typeof edit !== "number" || Number.isFinite(edit));
+  if (typeof edit !== "object" || edit === null) return false;
+  const [keys, theirs] = [Object.keys(one), edit as Record<string, unknown>];
+  return (
+    keys.length === Object.keys(theirs).length &&
+    keys.every((key) => alike((one as Record<string, unknown>)[key], theirs[key]))
+  );
+}
 
 export class WorkedExample extends PageState {
   draft = $state<Parts | null>(null);
   card = $state.raw<Worked | null>(null);
   mixing = $state(false);
   fresh = $state(true); // the sums below belong to the numbers above
+  private example: Example | null = null;
   private first: Parts | null = null;
-  private asking: AbortController | null = null;
 
   /** What may be read: the words that have a value. */
   get words(): string[] {
@@ -36,23 +48,28 @@ export class WorkedExample extends PageState {
   }
 
   async start(address: string): Promise<void> {
-    const card = await this.ask({});
-    if (!card) return;
-    [this.card, this.first, this.draft] = [card, parts(card), parts(card)];
-    await this.restore(address);
+    const done = await this.guarded(async () => {
+      this.example = await askJson<Example>("lab/worked");
+    });
+    if (!done) return;
+    [this.first, this.draft] = [parts(this.example!), parts(this.example!)];
+    this.card = workedExample(this.example!);
+    this.restore(address);
   }
 
-  async restore(address: string): Promise<void> {
+  restore(address: string): void {
     const fields = fieldsAt(address);
     this.mixing = fields.get("wo") === "mixing";
     let edits: Partial<Parts> = {};
     try {
       edits = JSON.parse(fields.get("e") ?? "{}");
     } catch {
-      this.problem = words.byHand.unreadable;
+      edits = { x: {} };
     }
-    this.draft = { ...structuredClone(this.first!), ...edits };
-    if (fields.has("e")) await this.work();
+    const readable = Object.keys(edits ?? {}).every((part) => alike(this.first![part as keyof Parts], edits[part as keyof Parts])); // prettier-ignore
+    this.draft = { ...structuredClone(this.first!), ...(readable ? edits : {}) };
+    if (fields.has("e")) this.work();
+    if (!readable) this.problem = words.byHand.unreadable;
   }
 
   address(): string {
@@ -98,19 +115,13 @@ export class WorkedExample extends PageState {
     );
   }
 
-  async work(): Promise<void> {
+  work(): void {
     this.fresh = false;
-    const card = await this.ask($state.snapshot(this.draft) as Schemas["WorkedRequest"]);
-    if (card) [this.card, this.fresh] = [card, true];
-  }
-
-  private async ask(asked: Schemas["WorkedRequest"]): Promise<Worked | null> {
-    this.asking?.abort();
-    const asking = (this.asking = new AbortController());
-    let card: Worked | null = null;
-    await this.guarded(async () => {
-      card = await askJson<Worked>("lab/worked", asked, asking.signal);
-    });
-    return card;
+    try {
+      this.card = workedExample({ ...this.example!, ...($state.snapshot(this.draft) as Parts) });
+      [this.fresh, this.problem] = [true, ""];
+    } catch (error) {
+      this.problem = messageOf(error);
+    }
   }
 }

@@ -5,7 +5,6 @@ import { addressOf } from "../address-fields";
 import { PageState } from "../source/page-state.svelte";
 import { askJson } from "../source/server";
 import {
-  type Arrow,
   arrowText,
   INITIAL,
   moveTargets,
@@ -18,6 +17,7 @@ import {
   writeAddress,
 } from "./targets";
 import { writtenTarget } from "./target-weights";
+import { parseArrows } from "./written-arrows";
 
 type Schemas = components["schemas"];
 type Told = Required<Schemas["CraftBegun"]> | Required<Schemas["CraftStep"]> | Required<Schemas["CraftDone"]>;
@@ -141,8 +141,8 @@ export class HeadTrainer extends PageState {
   async setArrows(head: number, text: string): Promise<boolean> {
     const before = this.targets;
     const done = await this.guarded(async () => {
-      const told = await askJson<Schemas["ArrowsResponse"]>("lab/arrows", { sentence: this.sentence, text });
-      this.change(head, writtenTarget(before[head], told.arrows as Arrow[], told.shares));
+      const { arrows, shares } = parseArrows(text, this.words);
+      this.change(head, writtenTarget(before[head], arrows, shares));
     });
     if (done) await this.train();
     if (done && this.problem) this.targets = before;

@@ -58,6 +58,7 @@ export const TRACE: Trace = {
   total: 10.76,
   constant: 0,
   floor: 0.03,
+  capped: false,
   steps: [STEP, { ...STEP, name: "mlp 7", kind: "mlp", share: 5.86, reads: [] }],
   left_out: { count: 64, up: 2.1, down: -1.64 },
 };

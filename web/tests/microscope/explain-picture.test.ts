@@ -46,7 +46,9 @@ test("an explained arrow is saved with its sentence, writers, sum, and the truth
   const found = whyPicture(arrow, colours);
   const said = texts(found);
   expect(found.file).toBe("why-5.6-14-7");
-  expect(said[0]).toBe("5.6 attends to river because 4.3 marked it as the word after the: 4.30 of 7.52.");
+  expect(said[0]).toBe(
+    "From the (position 14), head 5.6 gives 55% of its attention to river (position 7). The score is 7.52 above the row's",
+  );
   expect(said).toContain("score 7.66 − mean 0.14 = 7.52");
   expect(said).toEqual(expect.arrayContaining(["MLP 3", "+3.16", "4.3", "+4.30", "2.1", "read the .98"]));
   expect(said).toEqual(expect.arrayContaining(["1 other", "+1.00"])); // the third writer is not drawn

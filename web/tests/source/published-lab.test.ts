@@ -2,10 +2,7 @@
 import { expect, test } from "vitest";
 import { AttentionLayer, type Weights } from "../../src/source/published/lab/attention-layer";
 import { craftHeads, jobOf, lossOf } from "../../src/source/published/lab/craft-heads";
-import { checkFork, checkInvented } from "../../src/source/published/lab/exercises";
 import { means, readings } from "../../src/source/published/lab/typed-numbers";
-import { workedExample } from "../../src/source/published/lab/worked-example";
-import { ownSentence, parseArrows, splitWords } from "../../src/source/published/lab/written-arrows";
 import python from "./lab-answers.json";
 
 /** Equal, but numbers to a tolerance. */
@@ -22,38 +19,6 @@ test("typed numbers mean what they mean in Python", () => {
     expect(readings(text)).toEqual(all);
     expect(means(text, ".3")).toBe(same);
   }
-});
-
-test("the worked example with other numbers is Python's, every line of arithmetic included", () => {
-  const { first, asked, answer } = python.worked;
-  close(sorted(workedExample(first as never, asked as never)), sorted(answer), 1e-12);
-  const wrong = { heads: first.heads.map((head) => ({ ...head, scorecard: { ...head.scorecard, road: 0.5 } })) };
-  expect(() => workedExample(first as never, wrong as never)).toThrow("the shares of head 1 add up to 1.45");
-});
-
-test("both exercises are marked as in Python", () => {
-  for (const [asked, checked] of python.invented) {
-    const marked = checkInvented(python.exercise as never, asked as never);
-    expect(marked).toEqual(checked);
-  }
-  const [arrows, checked] = python.fork;
-  expect(checkFork(python.remarks as never, arrows as never)).toEqual(checked);
-});
-
-test("written arrows are read as in Python", () => {
-  const [sentence, words, text, told] = python.arrows as [string, string[], string, object];
-  expect(splitWords(sentence)).toEqual(words);
-  close(parseArrows(text, words), told, 1e-12);
-  expect(() => parseArrows("the > road", words)).not.toThrow();
-  expect(() => parseArrows("it > it, cat > it", words)).toThrow("there is no word 'cat'");
-  const own = ownSentence("one two three", [{ name: "a" }, { name: "before" }] as never);
-  expect(own.targets.map((target) => target.arrows)).toEqual([
-    [],
-    [
-      [1, 0],
-      [2, 1],
-    ],
-  ]);
 });
 
 test("heads learn as Python's do from the same weights", () => {
@@ -84,13 +49,3 @@ test("training tells of itself as the server does, and says what it misses and w
   const [first, end] = [told[1].values, told.at(-2)!.values] as { loss: number[] }[];
   expect(end.loss[0]).toBeLessThan(first.loss[0]);
 });
-
-function sorted(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(sorted);
-  if (value === null || typeof value !== "object") return value;
-  return Object.fromEntries(
-    Object.entries(value)
-      .sort(([one], [other]) => (one < other ? -1 : 1))
-      .map(([key, each]) => [key, sorted(each)]),
-  );
-}

@@ -16,14 +16,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
 from headscope.app.export.html import assemble
-from headscope.app.pages.attribution import AttributionRequest, TokenRequest
-from headscope.app.pages.explain import CutPathRequest, TraceRequest, WhyRequest
 from headscope.app.pages.media.given_looks import GivenLooks
-from headscope.app.pages.media.shown import ReceivedRequest
 from headscope.app.pages.media.upload import MediaRequest
-from headscope.app.pages.microscope import ImportanceRequest, LookRequest, Session
-from headscope.app.pages.predictions import PredictRequest
-from headscope.app.pages.tiles import WeightsRequest
+from headscope.app.pages.microscope import Session
+from headscope.app.requests import REQUESTS as SESSION_REQUESTS
 from headscope.app.wire import pack
 from headscope.errors import HeadscopeError, InputError
 from headscope.heads.look.look import Look
@@ -33,17 +29,8 @@ from headscope.scope import Scope
 LOOK_ID = "headscope-look"
 
 REQUESTS: dict[str, tuple[type[BaseModel], Callable[[Session, Any], Any]]] = {
-    "look": (LookRequest, Session.look),
     "media": (MediaRequest, Session.look_media),
-    "received": (ReceivedRequest, Session.received),
-    "weights": (WeightsRequest, Session.weights),
-    "attribution": (AttributionRequest, Session.attribution),
-    "token": (TokenRequest, Session.token),
-    "predict": (PredictRequest, Session.predict),
-    "why": (WhyRequest, Session.why),
-    "trace": (TraceRequest, Session.trace),
-    "cut-path": (CutPathRequest, Session.cut_path),
-    "importance": (ImportanceRequest, Session.importance),
+    **{name: (each.asked, each.respond) for name, each in SESSION_REQUESTS.items()},
 }
 PLAIN: dict[str, Callable[[Session], Any]] = {
     "model": Session.model,

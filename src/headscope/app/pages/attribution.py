@@ -16,7 +16,8 @@ from headscope.errors import InputError, ModelError
 from headscope.heads.look.attribution import SiteContribution, contributions_at
 from headscope.heads.look.look import Look
 from headscope.models.modes import own_precision
-from headscope.models.protocol import HeadSum, OpenModel
+from headscope.models.protocol import HeadSum
+from headscope.models.recording import OpenModel
 from headscope.names import Head
 
 

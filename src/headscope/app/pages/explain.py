@@ -82,6 +82,7 @@ class TraceResponse(Response):
     total: float
     constant: float
     floor: float
+    capped: bool = Field(description="the model caps its logits; the total is before the cap")
     steps: list[Step]
     left_out: LeftOut
 
@@ -155,6 +156,7 @@ def trace_back(look: Look, asked: TraceRequest) -> TraceResponse:
         total=found.total,
         constant=found.constant,
         floor=found.floor,
+        capped=found.capped,
         steps=list(found.steps),
         left_out=found.left_out,
     )

@@ -23,7 +23,6 @@ from headscope.lab.teach.target_patterns import (
     Target,
     default_targets,
     made_sentence,
-    parse_shares,
     split_words,
 )
 from headscope.models.native import NativeModel
@@ -63,20 +62,6 @@ class SentenceResponse(Response):
     sentence: str
     words: list[str]
     targets: list[TargetPattern]
-
-
-class ArrowsRequest(Request):
-    """Arrows as the user writes them, with their shares if these are not equal: it > horse .8, it > road .2."""
-
-    sentence: str = Field(max_length=MAX_SENTENCE)
-    text: str = Field(max_length=20_000)
-
-
-class ArrowsResponse(Response):
-    """The arrows as word positions, and a share for each."""
-
-    arrows: list[Arrow]
-    shares: list[Share]
 
 
 class CraftRequest(Request):
@@ -149,12 +134,6 @@ def sentence(asked: SentenceRequest) -> SentenceResponse:
         for each in targets
     ]
     return SentenceResponse(sentence=text, words=words, targets=patterns)
-
-
-def arrows(asked: ArrowsRequest) -> ArrowsResponse:
-    """Written arrows as word positions."""
-    found, shares = parse_shares(asked.text, split_words(asked.sentence))
-    return ArrowsResponse(arrows=list(found), shares=list(shares))
 
 
 @dataclass(frozen=True)

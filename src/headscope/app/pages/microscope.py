@@ -66,7 +66,8 @@ from headscope.heads.look.look import Look
 from headscope.heads.questions.standard_questions import VisibleKeys, answerable, standard_questions
 from headscope.heads.roles.report import Report
 from headscope.models.inputs.media import input_kinds
-from headscope.models.protocol import OpenModel, Token
+from headscope.models.protocol import Token
+from headscope.models.recording import OpenModel
 from headscope.names import Site
 from headscope.scope import Scope
 

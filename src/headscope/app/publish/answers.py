@@ -21,7 +21,7 @@ from headscope.app.pages.film import Films
 from headscope.app.wire import pack
 from headscope.lab.teach import lessons as course
 from headscope.lab.teach.course.questions import TOLD_AT, QuizQuestion
-from headscope.lab.teach.exercises import ARROWS, BOXES, InventTwoHeads, check_fork
+from headscope.lab.teach.worked_example import WorkedExample
 
 UNFORESEEN = "123456789.123"  # a number that is no option of any question
 
@@ -47,23 +47,12 @@ def _values(censuses: Censuses) -> Iterator[tuple[str, Any]]:
         yield f"lessons/{lesson.number}", lessons.lesson(lesson.number)
     yield "films", Films().names()
     yield "cards", cards.card_list()
-    yield "lab/worked {}", by_hand.worked(by_hand.WorkedRequest())
-    yield "lab/exercise", by_hand.exercise()
-    yield "lab/exercise/answers", vars(InventTwoHeads())
-    yield "lab/fork/remarks", fork_remarks()
+    yield "lab/worked", WorkedExample()
     yield "lab/by-hand", by_hand.hand_roles()
     yield "lab/sentence {}", four_heads.sentence(four_heads.SentenceRequest())
     yield "lab/one-or-many", one_or_many.results()
     yield "class", None
     yield "censuses", censuses.summaries()
-
-
-def fork_remarks() -> dict[str, Any]:
-    """What is said of every arrow between two boxes, drawn or missing."""
-    pairs = [(start, end) for start in BOXES for end in BOXES if start != end]
-    drawn = {f"{start} > {end}": check_fork([(start, end)]).remarks[0] for start, end in pairs}
-    missing = dict(zip((f"{start} > {end}" for start, end in ARROWS), check_fork([]).remarks, strict=True))
-    return {"drawn": drawn, "missing": missing}
 
 
 def stored_marks() -> bytes:

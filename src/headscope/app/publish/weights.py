@@ -20,7 +20,7 @@ from headscope.app.publish.graph import Exported, stream_before_sites
 from headscope.app.wire import Arrays, numbers
 from headscope.attention.observer import Call, plain
 from headscope.errors import HeadscopeError, ModelError
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.models.structure.recorded_pass import stream_factor
 from headscope.models.structure.unembedding import frozen_norm
 

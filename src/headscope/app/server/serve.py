@@ -18,16 +18,17 @@ from headscope.app.pages.course import lessons
 from headscope.app.pages.course.classroom import Classroom
 from headscope.app.pages.film import Films
 from headscope.app.server.application import application
-from headscope.app.server.connections import LimitedConnection
 from headscope.app.server.guard import HOST, is_loopback
 from headscope.app.server.routes.classroom import TEACHER_PATH
 from headscope.app.server.token import PARAMETER, PATH, AccessToken
 from headscope.errors import InputError
 
 SHUTDOWN_TIMEOUT = 5  # seconds for running requests when the server is stopped
+CONNECTIONS = 1_024  # a browser opens six, and a class is 64 of them; one more is answered 503
 OPEN_FILES = 4_096  # allowed at once, where the system lets a program ask for it: many allow fewer than connections
 UVICORN: dict[str, Any] = {
-    "http": LimitedConnection,
+    "http": "h11",
+    "limit_concurrency": CONNECTIONS,
     "ws": "none",
     "log_level": "warning",
     "server_header": False,

@@ -15,7 +15,7 @@ from headscope.errors import EditError
 from headscope.heads.edits.edit import BoundEdit, Edit, by_site, listed, names
 from headscope.heads.edits.path import Path, ablate_paths
 from headscope.heads.edits.replacements import How, RunningMean, draw, refuse_no_texts, z_in_texts
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.names import HeadName
 
 TOLERANCE = 1e-3  # of the sum of a forced row

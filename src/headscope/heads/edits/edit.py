@@ -12,7 +12,8 @@ from torch import Tensor
 from headscope.attention.observer import Call, plain
 from headscope.attention.scores import Scores
 from headscope.errors import EditError
-from headscope.models.protocol import ForwardPass, OpenModel, SiteObserver
+from headscope.models.protocol import ForwardPass, SiteObserver
+from headscope.models.recording import OpenModel
 from headscope.models.structure.points import Change, Point, changing
 from headscope.models.structure.recorder import recording_stream
 from headscope.names import Head, HeadName

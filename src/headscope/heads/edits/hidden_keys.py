@@ -17,7 +17,7 @@ from headscope.attention.scores import Scores
 from headscope.checked import checked
 from headscope.errors import EditError
 from headscope.heads.edits.edit import BoundEdit, Edit, Reached, by_site, listed
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.names import HeadName
 
 ROWS = 512  # queries whose z is computed again at once

@@ -13,7 +13,7 @@ from headscope.attention.observer import Call
 from headscope.checked import checked
 from headscope.errors import EditError
 from headscope.heads.edits.edit import BoundEdit, Edit, Reached, by_site, listed, names
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.models.structure.points import Change, Point, changing, module_of
 from headscope.models.structure.readers import probed
 from headscope.names import HeadName

@@ -22,7 +22,7 @@ from headscope.errors import EditError
 from headscope.heads.edits.edit import BoundEdit, Edit, Reached, names
 from headscope.heads.edits.hidden_keys import softmax_with_sink
 from headscope.heads.edits.replacements import How, RunningMean, draw, refuse_no_texts
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.models.structure.carry import Route
 from headscope.models.structure.projections import Which
 from headscope.models.structure.readers import (

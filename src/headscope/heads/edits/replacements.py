@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headscope.attention.observer import Call, plain
 from headscope.errors import EditError
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 
 How = Literal["zero", "mean", "resample"]
 

@@ -11,7 +11,7 @@ from typing import Any
 from headscope.errors import InputError
 from headscope.files import write_atomic
 from headscope.heads.explain.pass_state import LOGITS
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.models.weight_hash import weight_hash
 
 SCHEMA_VERSION = 1

@@ -20,7 +20,7 @@ from headscope.heads.explain.circuit import Circuit, Measured
 from headscope.heads.explain.edge_attribution import score_edges, score_within
 from headscope.heads.explain.edge_patching import PatchedModel, all_edges, record, run_circuit
 from headscope.heads.explain.pass_state import LOGITS, Edge, PassState
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.models.selfcheck import TOLERANCE, relative_difference
 from headscope.models.weight_hash import weight_hash
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headscope.errors import InputError
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 
 N_PAIRS = 32
 FEWEST = 4

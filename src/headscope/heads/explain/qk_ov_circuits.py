@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.models.modes import own_precision
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.names import Head, HeadName, Site
 
 Through = Literal["q", "k", "v"]

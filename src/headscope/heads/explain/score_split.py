@@ -118,11 +118,11 @@ class ScoreRow:
         if minus is None:
             weights[:, self.visible] = 1.0 / len(self.visible)
             return weights, "mean"
-        if minus == "others":
-            weights[:, self.visible] = self.weights[self.visible]
-            weights[range(len(keys)), list(keys)] = 0.0
-            total = weights.sum(1, keepdim=True)
-            return weights / torch.where(total > 0, total, 1.0), "others"
+        if minus == "others":  # in the pattern itself they underflow beside a key with nearly all of the weight
+            others = self.scores.where(torch.isin(torch.arange(len(self.raw)), self.visible), -torch.inf)
+            others = others.repeat(len(keys), 1)
+            others[range(len(keys)), list(keys)] = -torch.inf
+            return others.softmax(1).nan_to_num(0.0).to(weights), "others"
         weights[:, int(minus)] = 1.0
         return weights, str(int(minus))
 

@@ -18,11 +18,12 @@ from headscope.errors import InputError, ModelError
 from headscope.heads.explain.score_parts import Reading
 from headscope.heads.explain.why import Explained, Place, Share, Why, by_size, explained
 from headscope.heads.look.attribution import logit_to_split
+from headscope.heads.questions.where import percent
 from headscope.models.structure.carry import Route
 from headscope.models.structure.recorded_pass import logit_direction, reading_gradients, value_reading, writer_share
 from headscope.models.structure.tape import Node, SourceNode
 from headscope.models.structure.writers import Writer
-from headscope.names import Head
+from headscope.names import Head, quoted
 
 if TYPE_CHECKING:
     from headscope.heads.look.look import Look
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 FLOOR = 0.03  # of the prediction: shares below it are left out
 DEPTH = 4
 LARGEST = 200  # parts that are followed further; beyond them a part is a leaf
-SINK = 0.5  # weight on the first token, and share of what it carried, from which on a head rests there
+SINK = 0.5  # of what a head carried: with less from later tokens than the first, it is not followed
 SCHEMA_VERSION = 1
 
 
@@ -84,7 +85,7 @@ class Step:
     place: Place
     share: float
     rests: bool = False
-    """Whether the head only rests on the first token."""
+    """Whether most of what the head carried comes from the first token."""
     reads: tuple[KeyRead, ...] = ()
     left_out: LeftOut = field(default_factory=lambda: LeftOut(0, 0.0, 0.0))
     note: str = ""
@@ -116,26 +117,26 @@ class TracedPrediction:
 
     @property
     def sentence(self) -> str:
-        """The largest part in one sentence, with what it read."""
-        against = "" if self.minus is None else f" over {self.minus!r}"
-        unit = "logits before the cap" if self.capped else "logits"
-        start = f"{self.token!r}{against} after {self.position.token!r} ({self.total:+.2f} {unit})"
+        """The largest contributions, and the largest head that works through other tokens than the first."""
+        after, cap = f" after {quoted(self.position.token)}", " (before the cap)" if self.capped else ""
+        if self.minus is None:
+            said = [f"{quoted(self.token)}{after}: logit {self.total:+.2f}{cap}."]
+        else:
+            said = [f"{quoted(self.token)} rather than {quoted(self.minus)}{after}: difference {self.total:+.2f}{cap}."]
         if not self.steps:
-            return f"{start}: no contribution is {self.floor:.0%} of it or more."
-        first = self.steps[0]
-        text = f"{start}: the largest contribution is {first.name} {first.share:+.2f}"
-        head = next((step for step in self.steps if step.reads and not step.rests), None)
-        if head is not None:
+            return f"{said[0]} No contribution is {self.floor:.0%} of it or more."
+        largest = ", ".join(f"{step.name.replace('mlp ', 'MLP ')} {step.share:+.2f}" for step in self.steps[:3])
+        said.append(f"Largest contribution{'s' if self.steps[1:] else ''}: {largest}.")
+        head = next((step for step in self.steps if step.kind == "head" and not step.rests), None)
+        if head is not None and head.reads:
             read = head.reads[0]
-            text += (
-                ", which"
-                if head is first
-                else f"; the head that contributes most by attending to other tokens, {head.name} {head.share:+.2f},"
+            said.append(
+                f"Of the heads whose contribution does not come mostly from the first token, {head.name} "
+                f"{'raises' if head.share > 0 else 'lowers'} it most ({head.share:+.2f}). The largest part of that, "
+                f"{read.share:+.2f}, comes from {quoted(read.place.token)} (position {read.place.position}), which "
+                f"gets {percent(read.weight)} of its attention."
             )
-            text += f" attends to {read.place.token!r} ({read.share:+.2f}, weight {read.weight:.2f})"
-            if read.answered:
-                text += f"; {read.answered[0].name} {read.answered[0].value:+.2f} of {read.total:+.2f} led it there"
-        return text + "."
+        return " ".join(said)
 
     def to_dict(self) -> dict[str, Any]:
         """The tree as plain values."""
@@ -154,17 +155,17 @@ class TracedPrediction:
 
 def _lines(steps: Sequence[Step], left_out: LeftOut, indent: str) -> Iterator[str]:
     for step in steps:
-        rest = "  rests on the first token" if step.rests else f"  {step.note}" if step.note else ""
-        yield f"{indent}{step.share:+7.2f}  {step.name} at {step.place.token!r}{rest}"
+        rest = "  mostly from the first token" if step.rests else f"  {step.note}" if step.note else ""
+        yield f"{indent}{step.share:+7.2f}  {step.name} at {quoted(step.place.token)}{rest}"
         for read in step.reads if not step.rests else ():
             led = ", ".join(f"{each.name} {each.value:+.2f}" for each in read.answered[:2])
             asked = ", ".join(f"{each.name} {each.value:+.2f}" for each in read.asked[:2])
-            yield f"{indent}    read {read.place.token!r} {read.share:+.2f} (weight {read.weight:.2f})" + (
-                f"; found by {led}; asked by {asked}" if led else ""
+            yield f"{indent}    from {quoted(read.place.token)} {read.share:+.2f} (weight {read.weight:.2f})" + (
+                f"; key side: {led}; query side: {asked}" if led else ""
             )
             yield from _lines(read.values, read.left_out, indent + "        ")
     if left_out.count:
-        yield f"{indent}{left_out.sum:+7.2f}  {left_out.count} others ({left_out.up:+.2f} {left_out.down:+.2f})"
+        yield f"{indent}{left_out.sum:+7.2f}  {left_out.count} smaller ({left_out.up:+.2f}, {left_out.down:+.2f})"
 
 
 def trace(look: Look, token: str | int, minus: str | int | None, position: int | str, floor: float) -> TracedPrediction:
@@ -241,7 +242,7 @@ class _Tracer:
         report_progress("tracing back", self.done, self.done + 1)
         place = Place(position, self._token(writer, position))
         if writer.kind != "head" or depth == 0 or self.done > LARGEST:
-            note = {"mlp": "the chain of exact sums ends here", "head": "not followed further"}.get(writer.kind, "")
+            note = {"mlp": "cannot be split further exactly", "head": "not followed further"}.get(writer.kind, "")
             return Step(writer.name, writer.kind, place, share, note=note)
         head = Head.parse(writer.name)
         kind = self.look.model.output_weight(head.site).kind
@@ -261,7 +262,7 @@ class _Tracer:
         shares = (weights * (values.double() @ reading.double())).tolist()
         tokens = self.look.key_tokens(head.site)
         moved = sum(map(abs, shares[1:]))
-        rests = position > 0 and float(weights[0]) > SINK and moved < SINK * sum(map(abs, shares))
+        rests = position > 0 and moved < SINK * sum(map(abs, shares))
         chosen = sorted((k for k, s in enumerate(shares) if abs(s) >= self.floor), key=lambda k: -abs(shares[k]))
         reads = []
         for key in chosen:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,9 +13,10 @@ from torch import Tensor
 from headscope.attention.progress import uninterrupted
 from headscope.errors import InputError
 from headscope.heads.look.activation_cache import BUDGET
+from headscope.heads.questions.where import percent
 from headscope.models.protocol import Token
 from headscope.models.structure.writers import RecordedStream
-from headscope.names import Head, HeadName
+from headscope.names import Head, HeadName, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,8 +28,8 @@ SCHEMA_VERSION = 1
 _KEPT_HEADS = 4  # heads of one look whose writers' parts are kept
 ENOUGH = 0.4  # of the total, from which on one writer explains an arrow
 MOSTLY = 0.5  # of the total, from which on the place decides
-MARKED = 0.5  # weight from which on a head marked a token as the one after another
-RELATIVE = {"mean": "the row's mean", "others": "the others, weighted by the pattern"}
+RELATIVE = {"mean": "the row's average", "others": "the average of the other keys, weighted by attention"}
+UNWRITTEN = ("embedding", "position", "reader")  # what is there before any layer
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ class Why:
 
     @property
     def sentence(self) -> str:
-        """The split in one or two sentences."""
+        """The split in words."""
         return _sentence(self)
 
     def table(self) -> pa.Table:
@@ -209,11 +210,12 @@ class Why:
 
     def __str__(self) -> str:
         lines = [self.sentence, ""]
-        for title, shares in (("who asked", self.asked), ("who answered", self.answered)):
+        for title, shares in (("query side", self.asked), ("key side", self.answered)):
             lines.append(f"{title} (sum {sum(share.value for share in shares):+.2f})")
             for share in by_size(shares)[:8]:
-                read = "" if share.read is None else f"  read {share.read.place.token!r} {share.read.weight:.2f}"
-                lines.append(f"  {share.name:<22} {share.value:+7.2f}{read}")
+                read = share.read
+                said = "" if read is None else f"  attends most to {quoted(read.place.token)} ({percent(read.weight)})"
+                lines.append(f"  {share.name:<22} {share.value:+7.2f}{said}")
         lines += [f"{name}: {value:+.2f}" for name, value in self.terms.items()]
         return "\n".join(lines)
 
@@ -226,64 +228,67 @@ def by_size(shares: Sequence[Share]) -> list[Share]:
 
 
 def _sentence(why: Why) -> str:
-    """One or two sentences on an arrow."""
+    """One arrow in words; ``web/src/microscope/why/why-sentence.ts`` says the same."""
+    start = f"From {quoted(why.query.token)} (position {why.query.position}), head {why.head}"
+    key = f"{quoted(why.key.token)} (position {why.key.position})"
     if why.n_visible == 1:
-        return (
-            f"{why.head} at {why.query.token!r} sees one key, {why.key.token!r}: there is nothing to compare it with; "
-            f"the score is {why.score:+.2f}."
+        return f"{start} sees one key, {key}, so there is nothing to compare it with. The score is {why.score:.2f}."
+    against = RELATIVE.get(why.minus) or f"that of the key at position {why.minus}"
+    side = "below" if why.total < 0 else "above"
+    score = f"The score is {abs(why.total):.2f} {side} {against}."
+    sink = [] if why.sink is None else [f"A learned sink takes {percent(why.sink)} of this row."]
+    return " ".join([f"{start} gives {percent(why.weight)} of its attention to {key}.", score, *_reasons(why), *sink])
+
+
+def _reasons(why: Why) -> Iterator[str]:
+    """What gives the key its score, then the query side: of the contributions with the score's sign, the largest."""
+    total, place, sign = why.total, why.position_part, 1 if why.total >= 0 else -1
+    most = "largest contribution" if sign > 0 else "most negative contribution"
+    ranked = sorted(why.answered, key=lambda share: -share.value * sign)
+    top, against = ranked[0], ranked[-1]
+    if place * total > 0 and abs(place) >= MOSTLY * abs(total):
+        side = "lower" if place < 0 else "higher"
+        yield (
+            f"At this distance ({_offset(why)}) the same query and key score {abs(place):.2f} {side} than on average "
+            "over the distances in this row."
         )
-    against = RELATIVE.get(why.minus, f"key {why.minus}")
-    verb = "passes over" if why.total < 0 else "rests on" if why.key.position == 0 else "reads"
-    head = (
-        f"{why.head} at {why.query.token!r} {verb} {why.key.token!r} (weight {why.weight:.2f}): the score is "
-        f"{why.total:+.2f} above {against}"
-    )
-    if why.total < 0:
-        head = head.replace(f"{why.total:+.2f} above", f"{-why.total:.2f} below")
-    reason = _reason(why)
-    return f"{head}{' ' if reason.startswith('because') else '; '}{reason}."
+    elif all(share.kind in UNWRITTEN for share in why.answered):
+        yield "No layer has written to these positions yet, so only the two tokens and their positions matter."
+        return
+    elif -against.value * sign > abs(total):
+        up, down = (top, against) if sign > 0 else (against, top)
+        yield f"The key side: {_named(up)} contributes {up.value:+.2f} and {_named(down)} {down.value:+.2f}."
+    elif top.value * sign < ENOUGH * abs(total):
+        yield f"No single component explains it; the {most} is from {_named(top)} ({top.value:+.2f})."
+    else:
+        yield f"The {most}, {top.value:+.2f}, is from {_named(top)}{_read(top, why.key)}."
+    asked = sorted((share for share in why.asked if share.value * sign > 0), key=lambda share: -abs(share.value))[:2]
+    if asked:
+        named = " and ".join(f"{_named(share)} ({share.value:+.2f})" for share in asked)
+        yield f"On the query side, the {most}{'s are' if asked[1:] else ' is'} from {named}."
 
 
-def _reason(why: Why) -> str:
-    total = why.total
-    same = [share for share in why.answered if share.value * total > 0]
-    top = max(same, key=lambda share: abs(share.value), default=None)
-    against = max((s for s in why.answered if s.value * total < 0), key=lambda share: abs(share.value), default=None)
-    if abs(why.position_part) >= MOSTLY * abs(total) and why.position_part * total > 0:
-        return (
-            f"{why.position_part:+.2f} of that depends only on distance ({why.query.position - why.key.position} "
-            f"back){_asked(why.asked, total)}"
-        )
-    if len(why.answered) == 1:
-        return f"the key is {_said(why.answered[0])}, the query {_said(by_size(why.asked)[0])}"
-    if top is None or abs(top.value) < ENOUGH * abs(total):
-        named = "" if top is None else f", the largest contribution is {_said(top)}"
-        return f"no single component explains it{named}{_asked(why.asked, total)}"
-    reason = f"because {_did(top, why)}"
-    if against is not None and abs(against.value) > abs(total):
-        reason += f", while {_said(against)} goes against it"
-    return reason + _asked(why.asked, total)
+def _offset(why: Why) -> str:
+    back = why.query.position - why.key.position
+    return f"{abs(back)} position{'' if abs(back) == 1 else 's'} {'ahead' if back < 0 else 'back'}"
 
 
-def _asked(shares: Sequence[Share], total: float) -> str:
-    same = by_size([share for share in shares if share.value * total > 0])[:2]
-    return "" if not same else f"; on the query side, mostly {' and '.join(_said(share) for share in same)}"
+def _named(share: Share) -> str:
+    if share.kind == "reader":
+        return "the head's own biases"
+    name = share.name.replace("mlp ", "MLP ")
+    return {"head": f"head {name}", "embedding": f"the {name}", "position": f"the {name}"}.get(share.kind, name)
 
 
-def _said(share: Share) -> str:
-    return f"{share.name} {share.value:+.2f}"
-
-
-def _did(share: Share, why: Why) -> str:
-    """What a writer had done at the key."""
-    read = share.read
-    if share.kind != "head" or read is None:
-        return f"of {_said(share)} there"
-    if read.place.position == why.key.position - 1 and read.weight > MARKED:
-        return f"{_said(share)} marked it as the token after {read.place.token!r}"
-    if read.place.position == 0 and why.key.position > 1:
-        return f"{_said(share)} wrote there while resting on the first token"
-    return f"{_said(share)} had brought it {read.place.token!r}"
+def _read(share: Share, key: Place) -> str:
+    """Where a head that wrote to the key had attended most from there."""
+    if share.read is None:
+        return ""
+    place, weight = share.read.place, percent(share.read.weight)
+    if place.position == key.position:
+        return f", which attends from {quoted(key.token)} most to that token itself ({weight})"
+    where = {0: ", the first token", key.position - 1: ", the token before it"}.get(place.position, "")
+    return f", which attends from {quoted(key.token)} most to {quoted(place.token)}{where} ({weight})"
 
 
 class Explained:

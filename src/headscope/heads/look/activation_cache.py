@@ -31,8 +31,8 @@ from headscope.heads.questions.standard_answers import Answers, BatchAnswers, to
 from headscope.models.changes import change_count
 from headscope.models.finite import PassCheck
 from headscope.models.modes import device_of, own_precision
-from headscope.models.protocol import ForwardPass, OpenModel, Prepared, SiteObserver, SiteOutput
-from headscope.models.recording import note_logsumexp
+from headscope.models.protocol import ForwardPass, Prepared, SiteObserver, SiteOutput
+from headscope.models.recording import OpenModel, note_logsumexp
 
 BUDGET = 2**30  # bytes of q, k, z and layer states that a look keeps; past it they are computed again when asked for
 

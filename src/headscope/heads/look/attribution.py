@@ -11,7 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.heads.head_table import HeadTable, of_head
-from headscope.models.protocol import HeadSum, OpenModel, SiteOutput, Unembedding
+from headscope.models.protocol import HeadSum, SiteOutput, Unembedding
+from headscope.models.recording import OpenModel
 from headscope.models.structure.recorded_pass import RecordedPass
 from headscope.names import Head, HeadName
 

@@ -15,7 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.errors import ModelError
-from headscope.models.protocol import ForwardPass, OpenModel, Unembedding
+from headscope.models.protocol import ForwardPass, Unembedding
+from headscope.models.recording import OpenModel
 
 CHUNK = 4096  # tokens of the vocabulary
 KEEP = "logits_to_keep"

@@ -23,7 +23,8 @@ from headscope.heads.head_table import HeadTable, of_head
 from headscope.heads.look.chunked_loss import chunked_loss
 from headscope.heads.look.layer_cache import LayerCache
 from headscope.models.modes import ordinary, own_precision
-from headscope.models.protocol import ForwardPass, OpenModel, SiteObserver
+from headscope.models.protocol import ForwardPass, SiteObserver
+from headscope.models.recording import OpenModel
 from headscope.names import Head
 
 Target = Callable[[Tensor], Tensor]

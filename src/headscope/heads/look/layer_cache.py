@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.models.structure.trace import hooked
 
 _skipped: ContextVar[Mapping[int, Any]] = ContextVar("headscope_skipped_layers", default=MappingProxyType({}))

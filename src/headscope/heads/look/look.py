@@ -34,7 +34,8 @@ from headscope.heads.questions.standard_answers import StandardAnswers
 from headscope.heads.questions.standard_questions import STANDARD, Sides, VisibleKeys, answerable, are_words
 from headscope.models.inputs.media_positions import NOT_TEXT, grid_labels, numbered_labels
 from headscope.models.modes import own_precision
-from headscope.models.protocol import OpenModel, Prepared, Token
+from headscope.models.protocol import Prepared, Token
+from headscope.models.recording import OpenModel
 from headscope.models.structure.recorded_pass import RecordedPass
 from headscope.names import Head, HeadName, ModelShape, SiteName
 

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from headscope.checked import checked
 from headscope.errors import InputError
-from headscope.models.protocol import OpenModel, Token
+from headscope.models.protocol import Token
+from headscope.models.recording import OpenModel
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,9 @@ from headscope.heads.edits.hidden_keys import Hidden
 from headscope.heads.look.activation_cache import SiteActivations
 from headscope.heads.look.look import Look
 from headscope.heads.look.saved_look_checks import check_saved_look
-from headscope.models.huggingface import sparse_masks
-from headscope.models.protocol import OpenModel, Prepared, Token
+from headscope.models.huggingface.masks import IndexedKeys, RealKeys
+from headscope.models.protocol import Prepared, Token
+from headscope.models.recording import OpenModel
 from headscope.models.weight_hash import weight_hash
 from headscope.names import ModelShape, Site
 
@@ -40,7 +41,7 @@ _CLASSES = {
     for kind in (
         Token, Prepared, Site, ModelShape, SiteActivations, Rows, Distance, Strongest, scores.Scores, scores.DenseBias,
         scores.Alibi, scores.Relative, masks.Mask, masks.Causal, masks.Window, masks.Padding, masks.Documents,
-        masks.Dense, Hidden, sparse_masks.RealKeys, sparse_masks.IndexedKeys,
+        masks.Dense, Hidden, RealKeys, IndexedKeys,
     )
 }  # fmt: skip
 
@@ -135,7 +136,7 @@ class _WithoutModel(OpenModel):
         self.notes, self.self_check, self.end_tokens = (), None, frozenset()
 
     def __getattribute__(self, name: str) -> Any:
-        missing = name in vars(OpenModel) and not name.startswith("_")
+        missing = name == "model" or (name in vars(OpenModel) and not name.startswith("_"))
         return object.__getattribute__(self, "_missing" if missing else name)
 
 

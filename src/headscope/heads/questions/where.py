@@ -166,8 +166,8 @@ class Where(HeadTable):
 
 
 def percent(share: float) -> str:
-    """A share as in a sentence: whole percent."""
-    return "under 1%" if 0 < share < 0.01 else f"{share:.0%}"
+    """A share in a sentence: whole percent."""
+    return "under 1%" if 0 < share < 0.01 else "over 99%" if 0.99 < share < 1 else f"{share:.0%}"
 
 
 @dataclass

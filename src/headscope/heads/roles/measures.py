@@ -31,7 +31,8 @@ from headscope.heads.roles.probes.probe import (
     is_encoder_decoder,
 )
 from headscope.heads.roles.task import run_batch, task_scores
-from headscope.models.protocol import ForwardPass, OpenModel
+from headscope.models.protocol import ForwardPass
+from headscope.models.recording import OpenModel
 from headscope.models.structure.unembedding import through_frozen_norm
 
 Measure = Literal["attention", "reading", "share", "effect"]

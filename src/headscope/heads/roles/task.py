@@ -14,7 +14,8 @@ from headscope.attention.observer import Call, plain
 from headscope.heads.look.chunked_loss import KEEP
 from headscope.heads.look.layer_cache import LayerCache
 from headscope.heads.roles.probes.probe import Batch, Probe, is_causal
-from headscope.models.protocol import ForwardPass, OpenModel, SiteObserver
+from headscope.models.protocol import ForwardPass, SiteObserver
+from headscope.models.recording import OpenModel
 from headscope.names import Head
 
 Positions = Int[Tensor, " position"] | None

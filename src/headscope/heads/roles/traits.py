@@ -10,7 +10,7 @@ from headscope.attention.observer import Call
 from headscope.heads.roles.probes.probe import Probe, attention_kind, offset_questions
 from headscope.heads.roles.report import rounded
 from headscope.heads.roles.task import run_batch
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 
 NEAR = 4
 

@@ -27,7 +27,7 @@ from headscope.heads.roles.probes.probe import AttentionKind, Batch, Probe, atte
 from headscope.heads.roles.probes.vocabulary import UntestableError, Vocabulary
 from headscope.heads.roles.significance import holm, passes_threshold, signed_ranks
 from headscope.heads.roles.task import mean_ablation, run_batch
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.names import Head
 
 STOPPED = "stopped before it was tested"

@@ -121,68 +121,6 @@ def split_words(sentence: str) -> list[str]:
     return words
 
 
-def parse_arrows(text: str, words: Sequence[str]) -> tuple[Arrow, ...]:
-    """Parse ``crossed > horse, was > it``; a word that occurs twice is written with its position, ``the@4``."""
-    return tuple(_arrow(item, item, words) for item in _items(text))
-
-
-def parse_shares(text: str, words: Sequence[str]) -> tuple[tuple[Arrow, ...], tuple[float, ...]]:
-    """Parse ``it > horse .7, it > road .3`` as arrows and the share of each; 70% is .7.
-
-    Arrows of a row without a number get equal parts of the rest.
-    """
-    given: dict[Arrow, float | None] = {}
-    for item in _items(text):
-        numbered = re.fullmatch(r"(.*[^\s>→])\s+([0-9]*\.?[0-9]+)\s*(%?)", item)
-        arrow = _arrow(numbered[1] if numbered else item, item, words)
-        if arrow in given:
-            raise InputError(f"{item!r} is given twice; give each arrow once, with one share")
-        given[arrow] = _share(float(numbered[2]) / (100 if numbered[3] else 1), item) if numbered else None
-    return tuple(given), tuple(_filled(given, arrow, words) for arrow in given)
-
-
-def _share(share: float, item: str) -> float:
-    if share > 1:
-        raise InputError(f"{item!r} gives a share of {share:g}; a share is a number from 0 to 1, or 0% to 100%")
-    return share
-
-
-def _filled(given: dict[Arrow, float | None], arrow: Arrow, words: Sequence[str]) -> float:
-    share = given[arrow]
-    if share is not None:
-        return share
-    row = [each for (start, _), each in given.items() if start == arrow[0]]
-    taken = sum(each for each in row if each is not None)
-    if taken >= 1:
-        raise InputError(
-            f"the numbers of {words[arrow[0]]!r} ({arrow[0]}) add up to {taken:g} and leave nothing for "
-            f"{words[arrow[1]]!r}; make them smaller, or give it a number too"
-        )
-    return (1 - taken) / row.count(None)
-
-
-def _items(text: str) -> list[str]:
-    return [item for part in re.split(r"[,;\n]+", text) if (item := part.strip())]
-
-
-def _arrow(text: str, whole: str, words: Sequence[str]) -> Arrow:
-    ends = re.split(r"\s*(?:->|→|>)\s*", text)
-    if len(ends) != 2 or not all(ends):
-        raise InputError(f"could not read {whole!r} as an arrow; write it like this: crossed > horse")
-    return _position(ends[0], words), _position(ends[1], words)
-
-
-def _position(word: str, words: Sequence[str]) -> int:
-    positions = [position for position, each in enumerate(words) if word in (each, f"{each}@{position}")]
-    if len(positions) == 1:
-        return positions[0]
-    if not positions:
-        raise InputError(f"there is no word {word!r} in this sentence: {' '.join(words)}")
-    raise InputError(
-        f"{word!r} occurs {len(positions)} times; choose from {', '.join(f'{word}@{each}' for each in positions)}"
-    )
-
-
 def previous_token(words: Sequence[str]) -> Target:
     """Every word but the first attends to the one before it."""
     arrows = tuple((position, position - 1) for position in range(1, len(words)))
@@ -191,12 +129,11 @@ def previous_token(words: Sequence[str]) -> Target:
 
 def default_targets() -> list[Target]:
     """The four targets of the default sentence."""
-    words = split_words(SENTENCE)
     return [
-        Target("Verb to subject", "Who did it?", parse_arrows("crossed > horse, was > it", words)),
-        Target("Noun to modifier", "What kind of thing?", parse_arrows("horse > tired, road > narrow", words)),
-        Target("Pronoun to antecedent", "Who is meant?", parse_arrows("it > horse", words)),
-        previous_token(words),
+        Target("Verb to subject", "Who did it?", ((3, 2), (9, 8))),
+        Target("Noun to modifier", "What kind of thing?", ((2, 1), (6, 5))),
+        Target("Pronoun to antecedent", "Who is meant?", ((8, 2),)),
+        previous_token(split_words(SENTENCE)),
     ]
 
 

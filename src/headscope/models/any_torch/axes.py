@@ -1,12 +1,13 @@
 """Bring every attention computation to one order of axes: ``[lead…, query, d]``, then ``[batch, head, query, d]``.
 
 A product of weights and values may be a ``matmul`` either way round or an ``einsum`` with any letters. What its leading
-axes are (batch, head, both in one) is not guessed here: ``markers`` finds out, and ``Layout`` holds the answer.
+axes are (batch, head, both in one) is not guessed here: ``learning`` finds out, and ``HeadAxes`` holds the answer.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,45 +15,51 @@ from torch import Tensor
 
 AxisKind = Literal["batch", "head", "batch head", "head batch"]
 
-SPARE = "ZYXWVUTSRQ"
+_SPARE = "ZYXWVUTSRQ"
 """Letters that stand for the axes of an ellipsis."""
 
 
-@dataclass(frozen=True)
-class Product:
-    """Weights ``[lead…, query, key]`` times values ``[lead…, key, d]``; leading axes may be 1 where they broadcast."""
-
-    weights: Tensor
-    values: Tensor
-    order: tuple[int, ...]
-    """Axes of the product's own result, in the order ``lead…, query, d``."""
-
-    def to_lead(self, result: Tensor) -> Tensor:
-        """The product's result as ``[lead…, query, d]``."""
-        return result.permute(self.order)
-
-    def from_lead(self, z: Tensor) -> Tensor:
-        """``[lead…, query, d]`` in the axes of the product's own result."""
-        return z.permute([self.order.index(axis) for axis in range(len(self.order))])
-
-
-def operands(name: str, args: Any, kwargs: Any) -> tuple[Tensor, Tensor, str | None] | None:
-    """The two factors of a product, and the equation of an einsum; None for any other form."""
-    if name == "einsum":
-        rest = args[1:] if len(args) != 2 or isinstance(args[1], Tensor) else tuple(args[1])
-        if not args or not isinstance(args[0], str) or len(rest) != 2:
-            return None
-        return rest[0], rest[1], args[0].replace(" ", "")
+def operands(name: str, args: Any, kwargs: Any) -> tuple[Tensor, Tensor] | None:
+    """The two factors of a product; None for any other form."""
     if name == "baddbmm":
         given = [*args, *(kwargs[key] for key in ("batch1", "batch2") if key in kwargs)]
-        return (given[1], given[2], None) if len(given) > 2 else None
+        return (given[1], given[2]) if len(given) > 2 else None
     other = args[1] if len(args) > 1 else kwargs.get("other", kwargs.get("mat2"))
     if not args or not isinstance(args[0], Tensor) or not isinstance(other, Tensor):
         return None
-    return (args[0], other, None) if args[0].ndim > 1 and other.ndim > 1 else None
+    return (args[0], other) if args[0].ndim > 1 and other.ndim > 1 else None
 
 
-def letters(equation: str, a: Tensor, b: Tensor) -> tuple[str, str, str] | None:
+def einsum_as_matmul(args: Any, is_weight: Callable[[Tensor], bool]) -> Tensor | None:
+    """An einsum of two factors, computed as a ``matmul`` of them with their axes in order; None for any other form."""
+    rest = args[1:] if len(args) != 2 or isinstance(args[1], Tensor) else tuple(args[1])
+    axes = _letters(args[0].replace(" ", ""), *rest) if isinstance(args[0], str) and len(rest) == 2 else None
+    if axes is None:
+        return None
+    la, lb, out = axes
+    a: Tensor = rest[0]
+    b: Tensor = rest[1]
+    if is_weight(a):
+        a, b, la, lb = b, a, lb, la
+    summed = [c for c in la if c in lb and c not in out]
+    rows, columns = [c for c in out if c not in lb], [c for c in out if c not in la]
+    if {*la, *lb} != {*summed, *out} or not (summed and rows and columns):
+        return None
+    lead = [c for c in out if c not in (rows[-1], columns[-1])]
+    if is_weight(b) and not set(lb) - {*summed, *columns}:
+        a = _ordered(a, la, [*rows, *summed]).flatten(len(rows))
+        weight = _ordered(b, lb, [*summed, *columns])
+        made = (a @ weight.reshape(a.shape[-1], -1)).reshape(*a.shape[:-1], *weight.shape[len(summed) :])
+        lead = [*rows, *columns[:-1]]
+    elif len(summed) > 1:
+        return None
+    else:  # a head that values do not have, or a second axis of values, leads; factors broadcast there
+        made = _ordered(a, la, [*lead, rows[-1], *summed]) @ _ordered(b, lb, [*lead, *summed, columns[-1]])
+        lead = [*lead, rows[-1]]
+    return made.permute([[*lead, columns[-1]].index(c) for c in out])
+
+
+def _letters(equation: str, a: Tensor, b: Tensor) -> tuple[str, str, str] | None:
     """The axes of both factors and of the result, an ellipsis written out; None where a letter repeats."""
     left, arrow, out = equation.partition("->")
     sides = left.split(",")
@@ -60,35 +67,11 @@ def letters(equation: str, a: Tensor, b: Tensor) -> tuple[str, str, str] | None:
         return None
     named = [side.replace("...", "") for side in sides]
     extra = max(a.ndim - len(named[0]), b.ndim - len(named[1])) if "..." in equation else 0
-    spare = [letter for letter in SPARE if letter not in equation][:extra]
+    spare = [letter for letter in _SPARE if letter not in equation][:extra]
     la, lb, lo = (side.replace("...", "".join(spare)) for side in (*sides, out))
-    if len(la) != a.ndim or len(lb) != b.ndim or len(set(la)) < len(la) or len(set(lb)) < len(lb):
+    if len(la) != a.ndim or len(lb) != b.ndim or any(len(set(each)) < len(each) for each in (la, lb, lo)):
         return None
     return la, lb, lo
-
-
-def as_product(a: Tensor, b: Tensor, equation: str | None, *, first: bool) -> Product | None:
-    """Order the axes of a product whose ``first`` or second factor are the weights; None where it has another form."""
-    if equation is None:
-        n = max(a.ndim, b.ndim)
-        if first:
-            return Product(a, b, tuple(range(n)))
-        return Product(b.mT, a.mT, (*range(n - 2), n - 1, n - 2))
-    axes = letters(equation, a, b)
-    if axes is None:
-        return None
-    la, lb, out = axes
-    lw, lv, weights, values = (la, lb, a, b) if first else (lb, la, b, a)
-    key = [c for c in lw if c in lv and c not in out]
-    query = [c for c in out if c in lw and c not in lv]
-    d = [c for c in out if c in lv and c not in lw]
-    if len(key) != 1 or not d or not query or len(out) != len(set(out)):
-        return None
-    # A head that values do not have, or a second axis of values, leads; weights or values broadcast there.
-    lead = [c for c in out if c not in (query[-1], d[-1])]
-    weights = _ordered(weights, lw, [*lead, query[-1], key[0]])
-    values = _ordered(values, lv, [*lead, key[0], d[-1]])
-    return Product(weights, values, tuple(out.index(c) for c in (*lead, query[-1], d[-1])))
 
 
 def _ordered(tensor: Tensor, has: str, wanted: list[str]) -> Tensor:

@@ -18,8 +18,7 @@ from headscope.models.any_torch.axes import HeadAxes
 from headscope.models.any_torch.function_mode import FoundCall
 from headscope.models.any_torch.learning import LearnedSite
 from headscope.models.any_torch.score_product import query_and_key, why_no_pattern
-from headscope.models.huggingface.masks import split_mask
-from headscope.models.huggingface.sparse_masks import RealKeys
+from headscope.models.huggingface.masks import RealKeys, split_mask
 
 LARGEST_SCORE = {torch.float64: 1e10}
 """Past this (1e3 in float32), q·k plus the rest of a score would lose the digits that it should keep."""
@@ -45,16 +44,13 @@ def as_call(found: FoundCall, learned: LearnedSite) -> Call:
     n_query, n_key = q.shape[2], k.shape[2]
     if found.flex is not None:
         score_mod, mask_mod = found.flex
-        flex = Scores(scale=found.scale, mask=Mask((FlexMask(mask_mod, q.shape[0], q.shape[1]),)))
-        return Call(found.module, q, k, v, _replace_bias(flex, FlexBias(score_mod, q, k, float(found.scale or 1.0))))
-    mask, bias = read_mask(_mask_by_head(found, layout), n_query, n_key)
+        bias = FlexBias(score_mod, q, k, float(found.scale or 1.0))
+        scores = Scores(scale=found.scale, mask=Mask((FlexMask(mask_mod, q.shape[0], q.shape[1]),)), bias=bias)
+        return Call(found.module, q, k, v, scores)
+    mask, added = read_mask(_mask_by_head(found, layout), n_query, n_key)
     if found.causal:
         mask = mask & (masks.causal() if n_query == n_key else Mask((UpToQuery(),)))
-    return Call(found.module, q, k, v, Scores(scale=found.scale, mask=mask, bias=bias))
-
-
-def _replace_bias(scores: Scores, bias: FlexBias) -> Scores:
-    return Scores(scale=scores.scale, mask=scores.mask, bias=bias)
+    return Call(found.module, q, k, v, Scores(scale=found.scale, mask=mask, bias=added))
 
 
 def _by_head(found: FoundCall, layout: HeadAxes) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Check every site that the markers explained, against the module itself; what fails is not observed, with the reason.
+"""Check every site that was learned, against the module itself; what fails is not observed, with the reason.
 
 Outputs equal the module's own; head parts, with the bias, are W_O's output; statistics equal those of the dense
 pattern; and one head set to zero is the same as its rows of W_O set to zero.
@@ -177,7 +177,7 @@ def _parts_gap(use: MatrixUse, take: MatrixTake, z: Tensor) -> float:
     weight = matrix.weight.double()
     rows[:, take.channels] = z.flatten().double()[take.cells]
     total = rows @ weight if matrix.bias is None else rows @ weight + matrix.bias.double()
-    actual = matrix.out_rows(matrix.with_input(matrix.x)).double()[take.rows]
+    actual = matrix.rows(matrix.with_input(matrix.x)).double()[take.rows]
     return relative_difference(total, actual)
 
 
@@ -205,11 +205,8 @@ def _ablation(opened: Checkable, sites: list[str], found: Findings) -> float:
         matrix = as_matrix(use) if here else None
         if here is None or matrix is None:
             return None
-        weight = matrix.weight.clone()
-        for name, take in here:
-            d = opened.learned[name].shape[-1]
-            weight[take.order[heads[name] * d : (heads[name] + 1) * d]] = 0.0
-        return matrix.with_weight(weight)
+        sizes = {name: opened.learned[name].shape[-1] for name, _ in here}
+        return matrix.without(torch.cat([take.order.view(-1, sizes[name])[heads[name]] for name, take in here]))
 
     ours = opened.outputs(ablate, None)
     found.moved = max(found.moved, _gap(ours, found.own))

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
-from headscope.errors import ModelError
 from headscope.models.any_torch.arguments import IDS
 from headscope.models.any_torch.checks import seeded
 from headscope.models.any_torch.compiled import without_fast_path
 from headscope.models.any_torch.learning import LearnedSite
 from headscope.models.inputs.media_positions import MOST_EXTRA
 from headscope.models.selfcheck import relative_difference
-from headscope.models.structure.sites import input_embedding, logits_of, predicts_tokens, width_of
-from headscope.models.structure.trace import LeafCall, TracedPass, hooked
+from headscope.models.structure.sites import input_embedding, logits_of, predicts_tokens, span, width_of
+from headscope.models.structure.trace import trace_leaves
 from headscope.models.structure.unembedding import UnembeddingPath, find_last_matrix, find_unembedding
-from headscope.names import Site
+from headscope.names import ModelShape
 
 if TYPE_CHECKING:
     from headscope.models.any_torch.model import AnyTorchModel
@@ -43,105 +42,47 @@ ACROSS_ITEMS = (
 )
 
 
-def output_of(output: Any) -> Tensor:
-    """The logits or hidden states of what a module returned, else its first floating-point tensor.
-
-    A list of tensors of one shape in a field of it holds the layers' outputs: the last is taken.
-    """
-    try:
-        return logits_of(output)
-    except ModelError:
-        fields = vars(output) if hasattr(output, "__dict__") and not isinstance(output, Mapping) else output
-        if isinstance(fields, Mapping):
-            fields = [_last_layer(value) for value in fields.values()]
-        values = tree_leaves(fields)
-        found = next((value for value in values if isinstance(value, Tensor) and value.is_floating_point()), None)
-        if found is None:
-            raise
-        return logits_of(found)
-
-
-def _last_layer(value: Any) -> Any:
-    alike = isinstance(value, list | tuple) and all(isinstance(each, Tensor) for each in value)
-    return value[-1] if alike and len({each.shape for each in value}) == 1 else value
-
-
-@dataclass(frozen=True)
-class Described:
-    """Sizes of the model's shape, the way to its logits, and the grids of pictures that its layers made."""
-
-    sizes: dict[str, Any]
-    unembedding: UnembeddingPath
-    table_rows: int | None
-    grids: Sequence[tuple[int, int]]
-    given: tuple[int, int] | None
-    lengths: Mapping[str, int]
-    windowed: Sequence[str]
-
-    def with_grid(self, site: Site) -> Site:
-        """The site with its grid of patches: the user's, or the one that a convolution made of the whole picture."""
-        length = self.lengths.get(site.name, 0)
-        made = [] if site.name in self.windowed else list(reversed(self.grids))
-        wanted = made if self.given is None else [self.given]
-        fits = [(length - h * w, (h, w)) for h, w in wanted if 0 <= length - h * w <= MOST_EXTRA and h * w > 1]
-        return replace(site, grid=min(fits)[1]) if fits else site
-
-
-def describe(opened: AnyTorchModel) -> Described:
-    """Run the probe once more and see what its layers made."""
-    trace = _trace(opened)
+def describe(opened: AnyTorchModel) -> tuple[ModelShape, UnembeddingPath]:
+    """Run the probe once more and see what its layers made: widths, grids of patches, and the way to its logits."""
+    own = {site.module for site in opened.learned.values()}
+    holders = [part for part in opened.model.modules() if not own.isdisjoint(part.modules())]
+    with without_fast_path(opened.model):
+        trace = trace_leaves(opened.model, lambda: opened._call(opened.probe), holders)
+    logits, ids = logits_of(trace.output), opened.probe.get(IDS)
     table = input_embedding(opened.model)
     rows = int(table.weight.shape[0]) if isinstance(table, nn.Embedding) else None
-    logits = output_of(trace.output)
-    ids = opened.probe.get(IDS)
     if rows is not None and ids is not None and int(ids.max()) >= rows:
         rows = None  # a table of something else: one column of several
-    by_token = ids is not None and tuple(logits.shape[:2]) == tuple(ids.shape)
-    path = UnembeddingPath(None, None, why_not="it predicts no tokens")
-    vocabulary = None
-    if by_token:
-        transformers_model = hasattr(opened.model, "get_output_embeddings")
-        path = (
-            find_unembedding(opened.model, trace, logits)
-            if transformers_model
-            else find_last_matrix([(leaf.module, leaf.output) for leaf in trace.leaves], logits, table)
-        )
-        predicts = predicts_tokens(trace.output) if transformers_model else not path.why_not or logits.shape[-1] == rows
+    opened.processor.vocabulary = opened.processor.vocabulary or rows
+    path, vocabulary = UnembeddingPath(None, None, why_not="it predicts no tokens"), None
+    if ids is not None and tuple(logits.shape[:2]) == tuple(ids.shape):
+        if hasattr(opened.model, "get_output_embeddings"):
+            path, predicts = find_unembedding(opened.model, trace, logits), predicts_tokens(trace.output)
+        else:
+            path = find_last_matrix(trace, logits, table)
+            predicts = not path.why_not or logits.shape[-1] == rows
         vocabulary = int(logits.shape[-1]) if predicts else None
-    widths = [site.takes[0].weight.shape[1] for site in opened.learned.values() if not site.why and site.takes]
+    good = {name: site for name, site in opened.learned.items() if not site.why}
+    widths = [int(site.takes[0].weight.shape[1]) for site in good.values() if site.takes]
     width = width_of(opened.model) if hasattr(opened.model, "config") else 0
-    lengths = {name: site.shape[-2] for name, site in opened.learned.items()}
-    grids = [
-        (int(leaf.output.shape[2]), int(leaf.output.shape[3])) for leaf in trace.leaves if leaf.output.ndim == 4
-        and isinstance(leaf.module, nn.Conv2d)
-    ]  # fmt: skip
-    sizes = {"d_model": width or (int(widths[0]) if widths else 0), "vocabulary": vocabulary}
-    return Described(sizes, path, rows, grids, opened.hints.grid, lengths, _windowed(opened))
+    made = [leaf.output.shape[2:] for leaf in trace.leaves if isinstance(leaf.module, nn.Conv2d)]
+    grids, windowed = [(int(one[0]), int(one[1])) for one in made if len(one) == 2], _windowed(opened)
+    sites = {
+        name: replace(
+            opened.shape.sites[name],
+            grid=grid_of(site.shape[-2], [] if name in windowed else grids, opened.hints.grid),
+        )
+        for name, site in good.items() if name in opened.shape.sites
+    }  # fmt: skip
+    shape = replace(opened.shape, d_model=width or next(iter(widths), 0), vocabulary=vocabulary, sites=sites)
+    return shape, path
 
 
-def _trace(opened: AnyTorchModel) -> TracedPass:
-    """Every leaf's input and output, and the outputs of modules that hold a site."""
-    holders = {id(part) for part in opened.model.modules() for site in opened.learned.values() if _holds(part, site)}
-    paths = {id(part): path for path, part in opened.model.named_modules()}
-    trace = TracedPass()
-
-    def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        first = next((v for v in tree_leaves((args, kwargs)) if isinstance(v, Tensor) and v.is_floating_point()), None)
-        made = next((v for v in tree_leaves(output) if isinstance(v, Tensor) and v.is_floating_point()), None)
-        if made is None:
-            return
-        if next(module.children(), None) is None:
-            trace.leaves.append(LeafCall(paths[id(module)], module, made if first is None else first, made))
-        elif id(module) in holders:
-            trace.blocks.append(made)
-
-    with torch.no_grad(), without_fast_path(opened.model), hooked(opened.model.modules(), after=after):
-        trace.output = opened._call(opened.probe)
-    return trace
-
-
-def _holds(part: nn.Module, site: LearnedSite) -> bool:
-    return any(inner is site.module for inner in part.modules())
+def grid_of(length: int, made: Sequence[tuple[int, int]], given: tuple[int, int] | None) -> tuple[int, int] | None:
+    """The grid of patches of a site: the user's, or the one that a convolution made of the whole picture."""
+    wanted = made if given is None else [given]
+    fits = [(length - h * w, (h, w)) for h, w in wanted if 0 <= length - h * w <= MOST_EXTRA and h * w > 1]
+    return min(fits)[1] if fits else None
 
 
 def notes_on(opened: AnyTorchModel) -> list[str]:
@@ -150,24 +91,24 @@ def notes_on(opened: AnyTorchModel) -> list[str]:
     good = {name: site for name, site in opened.learned.items() if not site.why}
     eager = [name for name, site in good.items() if site.eager]
     if eager:
-        notes.append(EAGER.format(sites=_span(eager)))
+        notes.append(EAGER.format(sites=span(eager)))
     for why in dict.fromkeys(site.why for site in opened.learned.values() if site.why):
         names = [name for name, site in opened.learned.items() if site.why == why]
-        notes.append(f"not observed: {_span(names)}: {why}")
+        notes.append(f"not observed: {span(names)}: {why}")
     if opened.mixes_items:
         notes.append(ACROSS_ITEMS)
     windowed = _windowed(opened)
     if windowed:
-        notes.append(SEVERAL_PATTERNS.format(sites=_span(windowed)))
+        notes.append(SEVERAL_PATTERNS.format(sites=span(windowed)))
     for why in dict.fromkeys(site.kind_why for site in good.values() if site.kind_why):
         names = [name for name, site in good.items() if site.kind_why == why]
-        notes.append(f"head parts of {_span(names)} are {good[names[0]].kind}: {why}")
+        notes.append(f"head parts of {span(names)} are {good[names[0]].kind}: {why}")
     shared = _sharing(good)
     if shared:
-        notes.append(f"{_span(shared)} share a W_O with other sites, and its bias is counted at each of them")
+        notes.append(f"{span(shared)} share a W_O with other sites, and its bias is counted at each of them")
     several = [name for name, site in good.items() if len({id(take.parameter) for take in site.takes}) > 1]
     if several:
-        notes.append(f"positions of {_span(several)} go through several output matrices; their heads are not split")
+        notes.append(f"positions of {span(several)} go through several output matrices; their heads are not split")
     return notes
 
 
@@ -183,15 +124,8 @@ def _sharing(good: Mapping[str, LearnedSite]) -> list[str]:
 def _windowed(opened: AnyTorchModel) -> list[str]:
     """Sites that have more patterns than the probe has items."""
     batch = next((len(value) for value in opened.probe.values() if value.ndim), 1)
-    return [name for name, site in opened.learned.items() if not site.why and _items(site) > batch]
-
-
-def _items(site: LearnedSite) -> int:
-    assert site.layout is not None
-    count = 1
-    for size in site.shape[:-2]:
-        count *= size
-    return count // max(site.n_heads, 1)
+    good = {name: site for name, site in opened.learned.items() if not site.why}
+    return [name for name, site in good.items() if math.prod(site.shape[:-2]) // max(site.n_heads, 1) > batch]
 
 
 def refusal(name: str, learned: Mapping[str, LearnedSite]) -> str:
@@ -207,10 +141,6 @@ def refusal(name: str, learned: Mapping[str, LearnedSite]) -> str:
         f"{name}: none of its {len(learned)} attention calls can be shown: {said}. Where W_O or the heads are not "
         'found, say them: sites={"blocks.*.attn": {"output": "proj", "n_heads": 12}}'
     )
-
-
-def _span(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) < 5 else f"{names[0]} … {names[-1]} ({len(names)} sites)"
 
 
 def items_mixed(opened: AnyTorchModel, own: Tensor) -> bool:

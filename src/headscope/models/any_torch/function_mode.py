@@ -8,7 +8,7 @@ something that is no parameter. That product is z, and its other factor is the p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,10 +18,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from headscope.models.any_torch.axes import Product, as_product, operands
+from headscope.models.any_torch.axes import einsum_as_matmul, operands
 from headscope.models.any_torch.multihead import multihead_parts
 
-PRODUCTS = frozenset({"matmul", "__matmul__", "__rmatmul__", "bmm", "baddbmm", "einsum"})
+PRODUCTS = frozenset({"matmul", "__matmul__", "__rmatmul__", "bmm", "baddbmm"})
 MATRICES = frozenset({"linear", "addmm", "conv1d", "conv2d"})
 MOST_PRODUCTS = 8
 """Products of two activations that are kept to find q and k among."""
@@ -41,7 +41,6 @@ class ScoreProduct(NamedTuple):
 
     a: Tensor
     b: Tensor
-    equation: str | None
     leaf: Tensor | None
 
 
@@ -145,10 +144,17 @@ class AttentionMode(TorchFunctionMode):
     """
 
     def __init__(
-        self, parts: ModelParts, visit: Visit, on_matrix: OnMatrix | None = None, *, cut: bool = False
+        self,
+        parts: ModelParts,
+        visit: Visit,
+        on_matrix: OnMatrix | None = None,
+        *,
+        cut: bool = False,
+        names: Mapping[str, str] | None = None,
     ) -> None:
+        """``names`` are of sites, by the path of the module that attends."""
         super().__init__()
-        self.parts, self.visit, self.on_matrix, self.cut = parts, visit, on_matrix, cut
+        self.parts, self.visit, self.on_matrix, self.cut, self.names = parts, visit, on_matrix, cut, names or {}
         self.stack: list[nn.Module] = []
         self.start()
 
@@ -169,6 +175,11 @@ class AttentionMode(TorchFunctionMode):
                 return multihead_parts(args, kwargs)
         if name == "flex_attention" and len(args) > 5 and isinstance(args[4], tuple):
             return self._flex(*args[:6])
+        if name == "einsum":
+            with self:
+                made = einsum_as_matmul(args, self.parts.is_weight)
+            if made is not None:
+                return made
         if name == "softmax" or name == "_softmax":
             return self._softmax(func, args, kwargs)
         if name in MATRICES:
@@ -186,7 +197,8 @@ class AttentionMode(TorchFunctionMode):
         module = self.stack[-1] if self.stack else None
         path = self.parts.paths.get(id(module), "") or type(module).__name__
         self.times[path] += 1
-        return module, path if self.times[path] == 1 else f"{path}@{self.times[path]}"
+        name = self.names.get(path, path)
+        return module, name if self.times[path] == 1 else f"{name}@{self.times[path]}"
 
     def _answer(self, **found: Any) -> Tensor:
         module, site = self._site()
@@ -254,39 +266,35 @@ class AttentionMode(TorchFunctionMode):
         found = operands(name, args, kwargs)
         if found is None:
             return None
-        a, b, equation = found
+        a, b = found
         if self.parts.is_weight(a) or self.parts.is_weight(b):
             return self._matrix(name, func, args, kwargs)
         held = [self._tracked.get(id(t)) for t in (a, b)]
         if (held[0] is None) == (held[1] is None) or name == "baddbmm":
-            return self._score_product(func(*args, **kwargs), a, b, equation)
-        product = as_product(a, b, equation, first=held[0] is not None)
-        tracked = held[0] or held[1]
-        if product is None or tracked is None:
-            return None
-        return self._weighted_sum(product, tracked, partial(func, *args, **kwargs))
+            return self._score_product(func(*args, **kwargs), a, b)
+        if held[0] is not None:
+            return self._weighted_sum(a, b, held[0], partial(func, *args, **kwargs)).contiguous()
+        assert held[1] is not None
+        return self._weighted_sum(b.mT, a.mT, held[1], lambda: func(*args, **kwargs).mT).mT.contiguous()
 
-    def _weighted_sum(self, product: Product, tracked: _Tracked, func: Callable[[], Tensor]) -> Tensor:
-        weights, values = product.weights, product.values
+    def _weighted_sum(self, weights: Tensor, values: Tensor, tracked: _Tracked, own: Callable[[], Tensor]) -> Tensor:
         # What else comes from this softmax is not attention again, unless it was handed on (a second product).
         self._tracked = {
             key: one for key, one in self._tracked.items() if one.softmax is not tracked.softmax or one is tracked
         }
-        z = self._answer(
-            lead=_broadcast(weights.shape[:-2], values.shape[:-2]), n_query=weights.shape[-2],
-            v=values, own=lambda: product.to_lead(func()), weights=weights, changed=tracked.changed,
-            softmax=tracked.softmax,
+        return self._answer(
+            lead=_broadcast(weights.shape[:-2], values.shape[:-2]), n_query=weights.shape[-2], v=values, own=own,
+            weights=weights, changed=tracked.changed, softmax=tracked.softmax,
         )  # fmt: skip
-        return product.from_lead(z).contiguous()
 
-    def _score_product(self, out: Tensor, a: Tensor, b: Tensor, equation: str | None) -> Tensor:
+    def _score_product(self, out: Tensor, a: Tensor, b: Tensor) -> Tensor:
         if not out.is_floating_point() or a.ndim < 3:
             return out
         leaf = None
         if self.cut and torch.is_grad_enabled():
             leaf = out.detach().requires_grad_()
             out = leaf * 1
-        self._products = [*self._products[1 - MOST_PRODUCTS :], ScoreProduct(a, b, equation, leaf)]
+        self._products = [*self._products[1 - MOST_PRODUCTS :], ScoreProduct(a, b, leaf)]
         return out
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -13,13 +12,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headscope.attention.observer import Call, plain
-from headscope.errors import HeadscopeError, InputError, ModelError
+from headscope.attention.observer import plain
+from headscope.errors import ModelError
 from headscope.models.any_torch.arguments import Arguments, FunctionInputs, doubled
 from headscope.models.any_torch.calls import as_call
 from headscope.models.any_torch.checks import check_sites, seeded
-from headscope.models.any_torch.compiled import Uncompiled, without_fast_path
-from headscope.models.any_torch.describe import Described, describe, items_mixed, notes_on, output_of, refusal
+from headscope.models.any_torch.compiled import without_fast_path
+from headscope.models.any_torch.describe import describe, items_mixed, notes_on, refusal
 from headscope.models.any_torch.function_mode import AttentionMode, FoundCall, MatrixUse, ModelParts, OnMatrix, Visit
 from headscope.models.any_torch.gates import find_gated, read_hints
 from headscope.models.any_torch.learning import LearnedSite, Learning, MatrixTake
@@ -28,9 +27,10 @@ from headscope.models.any_torch.prepare import prepare
 from headscope.models.inputs import prepare as prepare_tensors
 from headscope.models.inputs.tokens import InputProcessor
 from headscope.models.protocol import OutputWeight, Prepared, SiteObserver, SiteOutput
-from headscope.models.recording import RecordedModel, Recording
+from headscope.models.recording import OpenModel, Recording
 from headscope.models.selfcheck import SelfCheck, fixed_seed, relative_difference
 from headscope.models.structure.recorder import current_recorder
+from headscope.models.structure.sites import logits_of, names_of_layers
 from headscope.models.structure.weights import rows_by_head
 from headscope.names import ModelShape
 
@@ -55,19 +55,17 @@ class Hints:
     notes: tuple[str, ...] = ()
 
 
-class AnyTorchModel(RecordedModel):
-    """See ``OpenModel``. Sites are named by the path of the module that computes the attention."""
+class AnyTorchModel(OpenModel):
+    """See ``OpenModel``. Sites are named by their layer, or by the path of the module that computes the attention."""
 
     def __init__(
         self, model: nn.Module, processor: InputProcessor, name: str, arguments: Arguments, hints: Hints | None = None
     ) -> None:
         super().__init__(model, processor)
         self.arguments, self.hints, self.name = arguments, hints or Hints(), name
-        self.takes = frozenset(inspect.signature(model.forward).parameters)
         self.learned: dict[str, LearnedSite] = {}
+        self._names: dict[str, str] = {}  # of sites, by module path
         self._traced_inputs = {"input_ids", "attention_mask", *arguments.named()}
-        self._closed = False
-        self._uncompiled = Uncompiled(model)
         self._parts = ModelParts.of(model)
         # Functions, not methods: a copy of the module would copy this model with them.
         enter, leave = (lambda module, args: self._enter(module)), (lambda module, *_: self._leave(module))
@@ -76,11 +74,8 @@ class AnyTorchModel(RecordedModel):
                 module.register_forward_pre_hook(enter),
                 module.register_forward_hook(leave, always_call=True),
             ]
-        try:
+        with self.closed_on_error():
             self._find_structure()
-        except BaseException:
-            self.close()
-            raise
 
     # -- OpenModel
 
@@ -127,13 +122,6 @@ class AnyTorchModel(RecordedModel):
     def site_modules(self) -> Mapping[str, nn.Module]:
         return {name: self.learned_site(name).module for name in self.shape.sites}
 
-    def close(self) -> None:
-        """Restore the module to the state it was opened in. Closing twice does nothing."""
-        if not self._closed:
-            self._closed = True
-            super().close()
-            self._uncompiled.restore()
-
     # -- what the parts beside this file use
 
     def learned_site(self, site: str) -> LearnedSite:
@@ -150,13 +138,13 @@ class AnyTorchModel(RecordedModel):
 
         def run() -> Tensor:
             with self._observed(recording, observer, on_matrix):
-                return output_of(self._call(self.probe))
+                return logits_of(self._call(self.probe))
 
         return seeded(run)
 
     def own_output(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """The output of the module itself, not observed."""
-        return output_of(self._call(inputs))
+        return logits_of(self._call(inputs))
 
     def run_function(self, function: Callable[..., Any], observer: SiteObserver | None) -> None:
         """Run a function that calls the module any number of times, and drop what it returns."""
@@ -164,7 +152,7 @@ class AnyTorchModel(RecordedModel):
             self.arguments.call(self.model, FunctionInputs(function))
 
     def find_new_sites(self, inputs: Mapping[str, Tensor]) -> None:
-        """Learn the sites that only these inputs reach: a picture may reach a vision tower."""
+        """See ``OpenModel.find_new_sites``."""
         if set(inputs) <= self._traced_inputs:
             return
         known, probe, own = self.learned, self.probe, self.arguments
@@ -173,7 +161,7 @@ class AnyTorchModel(RecordedModel):
             with self.explained_errors(inputs):
                 output = self._choose_probe()
                 found = self._learn()
-            self.learned = {name: site for name, site in found.items() if name not in known}
+            self.learned = {site.name: site for site in map(self._named, found.values()) if site.name not in known}
             check_sites(self, output)
             known |= self.learned
             self._traced_inputs |= set(inputs)
@@ -181,18 +169,7 @@ class AnyTorchModel(RecordedModel):
             self.learned, self.probe, self.arguments = known, probe, own
         self.notes = notes_on(self)
 
-    @contextmanager
-    def explained_errors(self, inputs: Mapping[str, Tensor]) -> Iterator[None]:
-        """Name the inputs in any error that the module raises."""
-        try:
-            yield
-        except HeadscopeError:
-            raise
-        except Exception as error:
-            shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in inputs.items())
-            raise InputError(f"this model does not run on {shapes}: {type(error).__name__}: {error}") from error
-
-    # -- RecordedModel
+    # -- OpenModel
 
     def _call(self, inputs: Mapping[str, Tensor]) -> Any:
         device = next((weight.device for weight in self.model.parameters()), torch.device("cpu"))
@@ -200,22 +177,14 @@ class AnyTorchModel(RecordedModel):
             inputs = {name: value.to(device) for name, value in inputs.items()}
         return self.arguments.call(self.model, inputs)
 
-    def _logits(self, output: Any) -> Tensor:
-        return output_of(output)
-
     def _check_output(self, site: str) -> None:
         self._take(site)
-
-    def _site_of(self, recording: Recording, call: Call) -> str | None:
-        raise NotImplementedError  # sites are named by the mode
 
     @contextmanager
     def _observed(
         self, recording: Recording, observer: SiteObserver | None, on_matrix: OnMatrix | None = None
     ) -> Iterator[None]:
-        if self._closed:
-            raise ModelError(f"{self.name}: this scope is closed; load the model again")
-        self._watched.refuse_replaced()
+        self._refuse_changed()
 
         def visit(found: FoundCall) -> Tensor:
             learned = self.learned.get(found.site) or self.learned.get(found.site.partition("@")[0])
@@ -263,7 +232,7 @@ class AnyTorchModel(RecordedModel):
 
     @contextmanager
     def _passing(self, visit: Visit, on_matrix: OnMatrix | None, *, cut: bool = False) -> Iterator[AttentionMode]:
-        mode = AttentionMode(self._parts, visit, on_matrix, cut=cut)
+        mode = AttentionMode(self._parts, visit, on_matrix, cut=cut, names={} if cut else self._names)
         token = _pass.set(_Pass(id(self), mode))
         try:
             with self._uncompiled.running(), mode:
@@ -293,16 +262,17 @@ class AnyTorchModel(RecordedModel):
         self.learned = self._learn()
         if not self.learned:
             raise ModelError(refusal(self.name, self.learned))
-        self.shape = ModelShape(self.name, 0, None, self.processor.context)
+        self._names = names_of_layers({name.partition("@")[0] for name, site in self.learned.items() if not site.why})
+        self.learned = {site.name: site for site in map(self._named, self.learned.values())}
+        self.shape = ModelShape(self.name, 0, None, self.processor.context, paths=self._names)
         found = check_sites(self, own)
         if all(site.why for site in self.learned.values()):
             raise ModelError(refusal(self.name, self.learned))
-        self._describe()
+        self.shape, path = describe(self)
+        self._set_unembedding(path)
         self.notes = notes_on(self)
         self.self_check = SelfCheck(self.name, found.checks(self.learned), tuple(self.notes))
-        if not self.self_check.passed:
-            wrong = "; ".join(f"{c.what}: {c.detail}" for c in self.self_check.checks if not c.holds)
-            raise ModelError(f"{self.name} fails its self-check and is not opened: {wrong}")
+        self.self_check.refuse_failed()
 
     def _learn(self) -> dict[str, LearnedSite]:
         def run() -> Any:
@@ -318,33 +288,27 @@ class AnyTorchModel(RecordedModel):
         self._watched.add(site.module for site in learned.sites.values())
         return learned.sites
 
+    def _named(self, site: LearnedSite) -> LearnedSite:
+        path, at, times = site.name.partition("@")
+        return replace(site, name=self._names.get(path, path) + at + times)
+
     def _choose_probe(self) -> Tensor:
         """The module's own output; on a batch of two where it takes one, since batch and heads may share an axis."""
         self.probe = self.arguments.named()
         with without_fast_path(self.model), self.explained_errors(self.probe):
-            own = seeded(lambda: output_of(self._call(self.probe)))
+            own = seeded(lambda: logits_of(self._call(self.probe)))
         twice = doubled(self.arguments)
         if twice is None or len(own) != 1:
             return own
         try:
             with without_fast_path(self.model):
-                both = seeded(lambda: output_of(twice.call(self.model, twice.named())))
+                both = seeded(lambda: logits_of(twice.call(self.model, twice.named())))
         except Exception:  # a module that takes one item at a time may fail in any way
             return own
         if both.shape != (2, *own.shape[1:]) or not relative_difference(both[:1], own) <= 1e-3:
             return own
         self.probe = twice.named()
         return both
-
-    def _describe(self) -> None:
-        described: Described = describe(self)
-        self.shape = replace(self.shape, **described.sizes)
-        self._set_unembedding(described.unembedding)
-        self.processor.vocabulary = self.processor.vocabulary or described.table_rows
-        order = list(self.learned)
-        known = [site for site in self.shape.sites.values() if not self.learned[site.name].why]
-        sites = sorted(known, key=lambda site: order.index(site.name))
-        self.shape = replace(self.shape, sites={site.name: described.with_grid(site) for site in sites})
 
     def _take(self, site: str) -> MatrixTake:
         self._check_site(site)

@@ -7,7 +7,6 @@ import math
 import torch
 from torch import Tensor
 
-from headscope.models.any_torch.axes import letters
 from headscope.models.any_torch.function_mode import FoundCall, ScoreProduct
 
 NO_PRODUCT = "its weights come from no product of two activations: routing or pooling, not attention"
@@ -72,22 +71,8 @@ def _factor(slope: Tensor, direction: Tensor, product: ScoreProduct, found: Foun
 def query_and_key(product: ScoreProduct, found: FoundCall) -> tuple[Tensor, Tensor] | None:
     """q ``[lead…, query, d]`` and k ``[lead…, key, d]`` of a product, with the leading axes of the call's z."""
     assert found.weights is not None
-    a, b, equation, _ = product
+    q, k = product.a, product.b.mT
     n_query, n_key = found.weights.shape[-2:]
-    if equation is None:
-        q, k = a, b.mT
-    else:
-        axes = letters(equation, a, b)
-        if axes is None:
-            return None
-        la, lb, out = axes
-        inner = [c for c in la if c in lb and c not in out]
-        qs, ks = [c for c in out if c in la and c not in lb], [c for c in out if c in lb and c not in la]
-        shared = [c for c in out if c in la and c in lb]
-        if len(inner) != 1 or len(qs) != 1 or len(ks) != 1 or out != "".join([*shared, *qs, *ks]):
-            return None
-        q = a.permute([la.index(c) for c in (*shared, *qs, *inner)])
-        k = b.permute([lb.index(c) for c in (*shared, *ks, *inner)])
     if q.shape[-2] != n_query or k.shape[-2] != n_key:
         return None
     wide_q, wide_k = _with_lead(q, found.lead), _with_lead(k, found.lead)

@@ -21,8 +21,7 @@ from headscope.attention.masks import Mask
 from headscope.attention.observer import Call, attend
 from headscope.attention.scores import Scores
 from headscope.errors import ModelError
-from headscope.models.huggingface.masks import bool_mask, float_mask, split_mask
-from headscope.models.huggingface.sparse_masks import IndexedKeys
+from headscope.models.huggingface.masks import IndexedKeys, bool_mask, float_mask, split_mask
 
 # Names must not contain "sdpa", "flash" or "/": transformers reads meaning into those.
 BOOL_NAME, FLOAT_NAME = "headscope", "headscope_float"

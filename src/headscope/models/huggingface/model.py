@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -16,12 +15,12 @@ from torch import Tensor, nn
 from headscope.attention.observer import Call
 from headscope.errors import HeadscopeError, InputError, ModelError
 from headscope.models.huggingface.attention import AttentionCall, install, uninstall
-from headscope.models.inputs import media, prepare
+from headscope.models.inputs import prepare
 from headscope.models.inputs.dummy_inputs import probe_inputs
 from headscope.models.inputs.tokens import InputProcessor
 from headscope.models.modes import device_of
 from headscope.models.protocol import OutputWeight, Prepared, SiteObserver, SiteOutput
-from headscope.models.recording import RecordedModel, Recording
+from headscope.models.recording import OpenModel, Recording
 from headscope.models.selfcheck import own_logits, run_self_check
 from headscope.models.structure import sites
 from headscope.models.structure.trace import TracedPass, trace, tracing
@@ -30,7 +29,7 @@ from headscope.models.structure.weights import OutputPath, find_output_paths, ro
 from headscope.names import ModelShape
 
 
-class HuggingFaceModel(RecordedModel):
+class HuggingFaceModel(OpenModel):
     """See ``OpenModel``. ``probe`` are inputs for the first, traced pass, where headscope cannot guess them."""
 
     def __init__(
@@ -38,22 +37,13 @@ class HuggingFaceModel(RecordedModel):
     ) -> None:
         super().__init__(model, processor)
         self._paths = {id(module): path for path, module in model.named_modules()}
-        # model.compile() leaves compiled calls on the modules; they are set aside while the model is open.
-        self._compiled = [(m, m._compiled_call_impl) for m in model.modules() if m._compiled_call_impl is not None]
-        self.takes = frozenset(inspect.signature(model.forward).parameters)
         self.arguments = {key: value for key, value in _ARGUMENTS.items() if key in self.takes}
         self._names: dict[str, str] = {}  # of sites, by module path
         self._site_paths: dict[str, str] = {}
         self._output_paths: dict[str, OutputPath] = {}
-        self._closed = False
-        for module, _ in self._compiled:
-            module._compiled_call_impl = None
         install(model)
-        try:
+        with self.closed_on_error():
             self._find_structure(name, probe_inputs(model) if probe is None else [probe])
-        except BaseException:
-            self.close()
-            raise
 
     def prepare(self, text: Any) -> Prepared:
         return prepare.prepare(self, text)
@@ -86,7 +76,7 @@ class HuggingFaceModel(RecordedModel):
         return path
 
     def find_new_sites(self, inputs: Mapping[str, Tensor]) -> None:
-        """Trace again on inputs the model was not opened with: a picture may reach a vision tower."""
+        """See ``OpenModel.find_new_sites``: trace again on them."""
         if set(inputs) <= self._traced_inputs:
             return
         moved = self._on_device(inputs)
@@ -95,32 +85,11 @@ class HuggingFaceModel(RecordedModel):
         self._add_traced(moved, traced)
         self._traced_inputs |= set(inputs)
 
-    @contextmanager
-    def explained_errors(self, inputs: Mapping[str, Tensor]) -> Iterator[None]:
-        """Name the inputs in any error that the model raises."""
-        try:
-            yield
-        except HeadscopeError:
-            raise
-        except Exception as error:
-            both = media.PIXELS in inputs and "input_ids" in self.takes and "input_ids" not in inputs
-            hint = "; it may need a text beside the picture: look((picture, text))" if both else ""
-            if self.takes & media.KEYS and not media.KEYS & set(inputs):
-                kinds = " or ".join(kind for kind in media.input_kinds(self.takes) if kind != "text")
-                hint = f"; it may need {kinds} beside the text: look((picture, text))"
-            raise InputError(
-                f"this model does not run on {_shapes(inputs)}: {type(error).__name__}: {error}{hint}"
-            ) from error
-
     def close(self) -> None:
-        """Restore the model to the state it was opened in. Closing twice does nothing."""
-        if self._closed:
-            return
-        self._closed = True
-        super().close()
-        uninstall(self.model)
-        for module, compiled in self._compiled:
-            module._compiled_call_impl = compiled
+        """See ``OpenModel.close``."""
+        if not self._closed:
+            super().close()
+            uninstall(self.model)
 
     def _find_structure(self, name: str, probes: Sequence[Mapping[str, Tensor]]) -> None:
         """Trace the model to find its sites, output weights and unembedding; then check itself."""
@@ -192,9 +161,6 @@ class HuggingFaceModel(RecordedModel):
 
     @contextmanager
     def _observed(self, recording: Recording, observer: SiteObserver | None) -> Iterator[None]:
-        if self._closed:
-            raise ModelError(f"{self.shape.name}: this scope is closed; load the model again")
-
         def on_call(attention: AttentionCall) -> Tensor:
             if recording.latest in recording.sites:
                 recording.waiting.append((str(recording.latest), attention.z))

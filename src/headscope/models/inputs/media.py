@@ -168,17 +168,11 @@ def _sound_tensors(
 
 
 def resampled(sound: Sound, rate: int) -> Sound:
-    """The sound at another sampling rate, by torchaudio or scipy where one of them is installed."""
+    """The sound at another sampling rate, by scipy where it is installed."""
     if sound.rate is None or sound.rate == rate:
         return sound
     if not 1 <= sound.rate <= HIGHEST_RATE:
         raise InputError(f"a sound of {sound.rate} samples per second; recordings have 1 to {HIGHEST_RATE:,}")
-    try:
-        from torchaudio.functional import resample
-    except (ImportError, OSError):  # a torchaudio that was built for another torch
-        pass
-    else:
-        return Sound(resample(torch.from_numpy(sound.samples.copy()), sound.rate, rate).numpy(), rate)
     try:
         from scipy.signal import resample_poly
     except ImportError as error:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 from weakref import WeakSet
 
 import torch
@@ -21,21 +20,11 @@ from headscope.models.inputs.media_positions import (
     patch_grid,
     position_labels,
 )
-from headscope.models.protocol import OpenModel, Prepared, Token
+from headscope.models.protocol import Prepared, Token
+from headscope.models.recording import OpenModel
 
 
-@runtime_checkable
-class TransformersModel(OpenModel, Protocol):
-    """An opened transformers model, through whichever seam."""
-
-    takes: frozenset[str]
-    """The names of its arguments."""
-
-    def find_new_sites(self, inputs: Mapping[str, Tensor]) -> None: ...
-    def explained_errors(self, inputs: Mapping[str, Tensor]) -> AbstractContextManager[None]: ...
-
-
-def prepare(opened: TransformersModel, given: Any) -> Prepared:
+def prepare(opened: OpenModel, given: Any) -> Prepared:
     """See ``OpenModel.prepare``."""
     made = None if isinstance(given, str) else _other_than_text(opened, given)
     if made is not None:
@@ -50,7 +39,7 @@ def prepare(opened: TransformersModel, given: Any) -> Prepared:
     return prepared
 
 
-def _other_than_text(opened: TransformersModel, given: Any) -> Prepared | None:
+def _other_than_text(opened: OpenModel, given: Any) -> Prepared | None:
     medium, text = media.recognise(given)
     if medium is not None:
         made = opened.processor.media_inputs(medium, text, opened.takes, opened.shape.name)
@@ -63,13 +52,13 @@ def _other_than_text(opened: TransformersModel, given: Any) -> Prepared | None:
     return None
 
 
-_READ_TEXT_ALONE: WeakSet[TransformersModel] = WeakSet()
+_READ_TEXT_ALONE: WeakSet[OpenModel] = WeakSet()
 """Models that take pictures or sound and are known to run on a text without."""
 
 SHORT = 4  # tokens of a text on which a model is tried
 
 
-def _try_text_alone(opened: TransformersModel, prepared: Prepared) -> None:
+def _try_text_alone(opened: OpenModel, prepared: Prepared) -> None:
     """Refuse a text for a model that cannot run without a picture or sound, as CLIP's two towers."""
     short = {**prepared.inputs, "input_ids": prepared.inputs["input_ids"][:, :SHORT]}
     with torch.no_grad(), opened.explained_errors(short):
@@ -85,7 +74,7 @@ def _with_sound(prepared: Prepared, medium: media.Picture | media.Sound, process
     return replace(prepared, samples=torch.from_numpy(medium.samples.copy()), sampling_rate=rate)
 
 
-def _with_prompt(opened: TransformersModel, made: dict[str, Tensor], text: str | None) -> dict[str, Tensor]:
+def _with_prompt(opened: OpenModel, made: dict[str, Tensor], text: str | None) -> dict[str, Tensor]:
     """Give the decoder what its own ``generate`` would: its prompt, then the text that was given as written so far."""
     if DECODER_INPUTS not in made:
         return made
@@ -96,7 +85,7 @@ def _with_prompt(opened: TransformersModel, made: dict[str, Tensor], text: str |
     return {**made, DECODER_INPUTS: torch.tensor([[*prompt, *written]])}
 
 
-def _from_tensors(opened: TransformersModel, tensors: dict[str, Tensor], given: Mapping[str, Any]) -> Prepared:
+def _from_tensors(opened: OpenModel, tensors: dict[str, Tensor], given: Mapping[str, Any]) -> Prepared:
     wrong = [key for key in given if key not in tensors or key not in opened.takes]
     if wrong or not tensors:
         what = ", ".join(map(repr, wrong)) or "nothing"
@@ -117,7 +106,7 @@ def _from_tensors(opened: TransformersModel, tensors: dict[str, Tensor], given: 
     return Prepared(tensors, name_image_tokens(tokens, image_token_id(config), vision), decoder_tokens, beside)
 
 
-def _tokens(opened: TransformersModel, ids: Tensor | None) -> tuple[Token, ...]:
+def _tokens(opened: OpenModel, ids: Tensor | None) -> tuple[Token, ...]:
     if ids is None:
         return ()
     if len(ids) != 1:
@@ -126,7 +115,7 @@ def _tokens(opened: TransformersModel, ids: Tensor | None) -> tuple[Token, ...]:
     return opened.processor.tokens_of(ids[0])
 
 
-def _main_input(opened: TransformersModel, features: Tensor) -> dict[str, Tensor]:
+def _main_input(opened: OpenModel, features: Tensor) -> dict[str, Tensor]:
     """Features under the name of the model's first input, and the start token of its decoder if it has one."""
     name = str(getattr(opened.model, "main_input_name", "input_ids"))
     inputs = {name: features[None] if features.ndim == media.AXES.get(name, 4) - 1 else features}
@@ -137,7 +126,7 @@ def _main_input(opened: TransformersModel, features: Tensor) -> dict[str, Tensor
     return inputs
 
 
-def _positions_by_stack(opened: TransformersModel, inputs: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
+def _positions_by_stack(opened: OpenModel, inputs: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
     """Number of positions and of windows in each stack of sites, read off its first site."""
     counts: dict[str, tuple[int, int]] = {}
 

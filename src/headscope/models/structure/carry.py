@@ -50,23 +50,18 @@ class Route:
 
         A first axis of many parts is for ``torch.vmap``.
         """
-        values: dict[Node, Tensor] = {source: parts}
-        for op in self.ops:
-            if op is source:
-                continue
-            present = {slot: values[slot.node] for slot in op.slots if slot.carried and slot.node in values}
-            if present:
-                values[op] = _apply(op, present, columns or {}, replaced or {})
-        return values.get(self.target)
+        return self.carry_together({source: parts}, columns, replaced)
 
-    def carry_together(self, parts: Mapping[Node, Tensor]) -> Tensor:
-        """What parts of all sources become at the target, added up."""
+    def carry_together(
+        self, parts: Mapping[Node, Tensor], columns: Columns | None = None, replaced: Replaced | None = None
+    ) -> Tensor | None:
+        """What parts of several sources become at the target, added up."""
         values: dict[Node, Tensor] = {**parts}
         for op in self.ops:
             present = {slot: values[slot.node] for slot in op.slots if slot.carried and slot.node in values}
-            if present:
-                values[op] = _apply(op, present, {}, {})
-        return values[self.target]
+            if present and op not in parts:
+                values[op] = _apply(op, present, columns or {}, replaced or {})
+        return values.get(self.target)
 
     def carry_all(
         self, source: Node, parts: Tensor, columns: Columns | None = None, replaced: Replaced | None = None

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from headscope.attention.observer import Call, plain
 from headscope.errors import EditError, ModelError
 from headscope.models.decoding import continues
-from headscope.models.protocol import OpenModel, SiteObserver
+from headscope.models.protocol import SiteObserver
+from headscope.models.recording import OpenModel
 from headscope.models.structure.carry import Route
 from headscope.models.structure.readers import probed
 from headscope.models.structure.trace import hooked

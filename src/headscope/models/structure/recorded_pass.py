@@ -255,6 +255,7 @@ def reading_gradients(route: Route, read: Callable[[Tensor], Tensor]) -> dict[So
     leaves = [torch.zeros(each.shape, device=source_device(each)).requires_grad_() for each in route.sources]
     parts: dict[Node, Tensor] = dict(zip(route.sources, leaves, strict=True))
     made = route.carry_together(parts)
+    assert made is not None
     gradients = torch.autograd.grad(read(made), leaves, allow_unused=True)
     pairs = zip(route.sources, gradients, strict=True)
     return {source: gradient for source, gradient in pairs if gradient is not None}

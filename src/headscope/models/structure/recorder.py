@@ -15,7 +15,6 @@ from headscope.attention.observer import Call, plain
 from headscope.errors import ModelError
 from headscope.models.protocol import OutputWeight, SiteObserver
 from headscope.models.structure.carry import Route
-from headscope.models.structure.experts import experts_one_by_one
 from headscope.models.structure.sites import input_embedding
 from headscope.models.structure.tape import HeadsOutput, Mark, Node, Op, SourceNode, mark_of
 from headscope.models.structure.trace import hooked
@@ -158,7 +157,7 @@ def recording_stream(model: Any) -> Iterator[RecordedStream]:
         with (
             hooked([] if last is None else [last], before=recorder.final),
             hooked(model.model.modules(), before=recorder.before, after=recorder.after),
-            experts_one_by_one(model.model),
+            _experts_one_by_one(model.model),
             stream.tape,
         ):
             yield stream
@@ -228,3 +227,21 @@ def _refuse_inner_sources(site: str, reads: SiteReads) -> None:
         if why:
             del reads.nodes[side]
             reads.refused[side] = why
+
+
+@contextmanager
+def _experts_one_by_one(model: nn.Module) -> Iterator[None]:
+    """Have experts computed one after the other, so that each has its own share."""
+    configs: dict[int, Any] = {id(part.config): part.config for part in model.modules() if hasattr(part, "config")}
+    before = [(config, config._experts_implementation_internal) for config in configs.values() if _has_experts(config)]
+    for config, _ in before:
+        config._experts_implementation_internal = "eager"
+    try:
+        yield
+    finally:
+        for config, own in before:
+            config._experts_implementation_internal = own
+
+
+def _has_experts(config: Any) -> bool:
+    return getattr(config, "_experts_implementation_internal", None) is not None

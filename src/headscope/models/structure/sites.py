@@ -1,18 +1,22 @@
-"""Describe a model from its trace: its sites by name, its widths and outputs, and notes for the user."""
+"""Describe a model from its trace: its sites by name, its widths and outputs, and notes for the user.
+
+Sites are named by what tells their module paths apart: layer numbers, the stack, and `cross`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from headscope.attention.masks import Causal, Dense, Window
 from headscope.attention.observer import Call
 from headscope.errors import ModelError
-from headscope.models.structure.site_names import name_sites, stack_of
 from headscope.models.structure.trace import TracedPass
 from headscope.models.structure.weights import OutputPath
 from headscope.names import AttentionKind, Site
@@ -131,20 +135,27 @@ _OUTPUTS = ("logits", "last_hidden_state", "prediction_logits", "logits_per_text
 
 
 def logits_of(output: Any) -> Tensor:
-    """The logits of a model's output, else its last hidden states, as ``[batch, position, number]``."""
-    named = [getattr(output, name, None) for name in _OUTPUTS]
-    values = list(output.values()) if isinstance(output, Mapping) else output
-    others = [
-        value
-        for value in (values if isinstance(values, tuple | list) else [values])
-        if isinstance(value, Tensor) and value.is_floating_point()
-    ]
-    found = next((value for value in [*named, *others] if isinstance(value, Tensor)), None)
+    """The logits of a model's output, else its first floating-point tensor, as ``[batch, position, number]``.
+
+    A list of tensors of one shape in a field of it holds the layers' outputs: the last is taken.
+    """
+    fields = output
+    if not isinstance(output, Tensor | tuple | list):
+        own = output if isinstance(output, Mapping) else getattr(output, "__dict__", {})
+        fields = [*own.values(), *map(_last_layer, own.values())]
+    top = fields if isinstance(fields, tuple | list) else [fields]
+    tensors = [*(getattr(output, name, None) for name in _OUTPUTS), *top, *tree_leaves(fields)]
+    found = next((value for value in tensors if isinstance(value, Tensor) and value.is_floating_point()), None)
     if found is None:
         raise ModelError(f"the model returned {type(output).__name__}, which has neither logits nor hidden states")
     if found.ndim < 3:
         return found.reshape(found.shape[0] if found.ndim else 1, 1, -1)
     return found if found.ndim == 3 else found.flatten(2).transpose(1, 2)
+
+
+def _last_layer(value: Any) -> Any:
+    alike = isinstance(value, list | tuple) and all(isinstance(each, Tensor) for each in value)
+    return value[-1] if alike and len({each.shape for each in value}) == 1 else value
 
 
 def predicts_tokens(output: Any) -> bool:
@@ -203,7 +214,7 @@ def notes_on(
     for site, output in outputs.items():
         if output.why:
             by_note.setdefault(f"head parts of {{sites}} are {output.kind}: {output.why}", []).append(site)
-    return notes + [note.format(sites=_span(names)) for note, names in by_note.items()]
+    return notes + [note.format(sites=span(names)) for note, names in by_note.items()]
 
 
 WINDOWED = (
@@ -223,5 +234,81 @@ def _not_run(model: nn.Module, traced: TracedPass, sites: set[str]) -> list[str]
     return [path for path in idle if not any(path.startswith(f"{other}.") for other in idle)]
 
 
-def _span(names: list[str]) -> str:
+def span(names: Sequence[str]) -> str:
+    """A list of sites in a sentence."""
     return ", ".join(names) if len(names) < 5 else f"{names[0]} … {names[-1]} ({len(names)} sites)"
+
+
+# A path belongs to the first of these stacks that has one of its words before the path's first number.
+_STACKS = {
+    "vision": ("vision", "visual", "image", "vit", "video"),
+    "audio": ("audio", "speech", "sound"),
+    "decoder": ("decoder",),
+    "encoder": ("encoder",),
+    "text": ("text",),
+}
+
+
+def name_sites(paths: Sequence[str], kinds: Mapping[str, AttentionKind], stacks: Sequence[str]) -> dict[str, str]:
+    """A name for each path. ``stacks`` are the words that this model needs to tell its stacks apart."""
+    varying = _varying_numbers(paths)
+    named = {
+        path: _name(path, varying[_template(path)], stacks) + (".cross" if kinds.get(path) == "cross" else "")
+        for path in paths
+    }
+    sharing: dict[str, list[str]] = {}
+    for path, name in named.items():
+        sharing.setdefault(name, []).append(path)
+    longer = {path: _longer(path, named[path], sharing[named[path]]) for path in paths}
+    return {path: name if list(longer.values()).count(name) == 1 else path for path, name in longer.items()}
+
+
+def names_of_layers(paths: Collection[str]) -> dict[str, str]:
+    """Numbers of layers as names, where each layer has one of these paths; no names elsewhere."""
+    alike = len({_template(path) for path in paths}) == 1 and all(_numbers(path) for path in paths)
+    return name_sites(sorted(paths), {}, []) if alike else {}
+
+
+def _template(path: str) -> str:
+    return re.sub(r"(?<![^.])\d+(?![^.])", "*", path)
+
+
+def _numbers(path: str) -> list[str]:
+    return [word for word in path.split(".") if word.isdigit()]
+
+
+def _varying_numbers(paths: Sequence[str]) -> dict[str, list[int]]:
+    """For each path template, which of its numbers tell sites apart: the first always, others if they differ."""
+    groups: dict[str, list[list[str]]] = {}
+    for path in paths:
+        groups.setdefault(_template(path), []).append(_numbers(path))
+    return {
+        template: [index for index in range(len(rows[0])) if index == 0 or len({row[index] for row in rows}) > 1]
+        for template, rows in groups.items()
+    }
+
+
+def _name(path: str, varying: list[int], stacks: Sequence[str]) -> str:
+    numbers = _numbers(path)
+    layer = ".".join(numbers[index] for index in varying) or path.split(".")[-1]
+    stack = stack_of(path, stacks)
+    return f"{stack}.{layer}" if stack else layer
+
+
+def stack_of(path: str, stacks: Sequence[str]) -> str:
+    """Which of these stacks a path belongs to; "" for none."""
+    words = re.split(r"\.\d+(?:\.|$)", path)[0].lower()
+    return next((stack for stack in stacks if any(mark in words for mark in _STACKS[stack])), "")
+
+
+def _longer(path: str, name: str, sharing: list[str]) -> str:
+    """Where several sites share a name, add the first word that tells their paths apart, before or after it."""
+    if len(sharing) == 1:
+        return name
+    words = [other.split(".") for other in sharing]
+    mine = path.split(".")
+    for index, word in enumerate(mine):
+        if len({other[index] if index < len(other) else "" for other in words}) > 1 and not word.isdigit():
+            before_layer = not any(earlier.isdigit() for earlier in mine[:index])
+            return f"{word}.{name}" if before_layer else f"{name}.{word}"
+    return path

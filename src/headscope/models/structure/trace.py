@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -145,6 +145,23 @@ class _Tracer:
             self.trace.leaves.append(LeafCall(path, module, first, made))
         elif len(self.trace.calls) > before:
             self.trace.blocks.append(made)
+
+
+def trace_leaves(model: nn.Module, run: Callable[[], Any], holders: Collection[nn.Module] = ()) -> TracedPass:
+    """Every leaf of a pass, and the outputs of modules that hold attention, where no interface says what calls it."""
+    paths = {id(part): path for path, part in model.named_modules()}
+    found, inside = TracedPass(), set(map(id, holders))
+
+    def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        first, made = _first_tensor((args, kwargs)), _first_tensor(output)
+        if made is not None and next(module.children(), None) is None:
+            found.leaves.append(LeafCall(paths[id(module)], module, made if first is None else first, made))
+        elif made is not None and id(module) in inside:
+            found.blocks.append(made)
+
+    with torch.no_grad(), hooked(model.modules(), after=after):
+        found.output = run()
+    return found
 
 
 def _first_tensor(value: Any) -> Tensor | None:

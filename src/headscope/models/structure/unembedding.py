@@ -59,11 +59,9 @@ def find_unembedding(model: nn.Module, traced: TracedPass, logits: Tensor | None
     return UnembeddingPath(matrix, norm.module, before * after, f"{HELD_NORM}; {note}" if note else HELD_NORM)
 
 
-def find_last_matrix(leaves: list[tuple[nn.Module, Tensor]], logits: Tensor, table: Any) -> UnembeddingPath:
-    """The last norm, and W_U: a Linear whose output is the logits, or the embedding ``table`` used again.
-
-    ``leaves`` are modules without parts, with their outputs, in the order in which they ran.
-    """
+def find_last_matrix(traced: TracedPass, logits: Tensor, table: Any) -> UnembeddingPath:
+    """The last norm, and W_U: a Linear whose output is the logits, or the embedding ``table`` used again."""
+    leaves = [(leaf.module, leaf.output) for leaf in traced.leaves]
     if not leaves:
         return UnembeddingPath(None, None, why_not="no matrix was found that turns its last states into logits")
     last, made = leaves[-1]

@@ -19,7 +19,7 @@ from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
 from headscope.models.inputs.dummy_inputs import tokens
 from headscope.models.modes import device_of
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.scan.corpus.document_split import DocumentSplit, is_whole_call
 from headscope.scan.corpus.packing import MIN_TOKENS, PackedRows, Piece, RowFormat
 from headscope.scan.measure import forward_parameters, model_inputs

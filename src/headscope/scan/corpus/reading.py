@@ -15,7 +15,7 @@ from itertools import chain
 
 from headscope.errors import InputError
 from headscope.models.modes import device_of
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.scan.corpus.documents import Corpus, FileHashes, Passage
 from headscope.scan.corpus.packing import MIN_TOKENS, PackedRows, RowFormat, pack
 from headscope.scan.measure import Advance

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 import headscope
 from headscope.attention.observer import Call, plain
-from headscope.models.any_torch.describe import output_of
 from headscope.models.any_torch.model import AnyTorchModel
 from headscope.models.selfcheck import relative_difference
+from headscope.models.structure.sites import logits_of
 from headscope.scope import Scope
 
 # PyTorch's fused encoder, which the module itself runs where it can.
@@ -67,8 +67,8 @@ def case(request: pytest.FixtureRequest) -> Iterator[tuple[nn.Module, Any, Scope
 def run(model: nn.Module, inputs: Any) -> Tensor:
     with torch.no_grad():
         if isinstance(inputs, dict):
-            return output_of(model(**inputs))
-        return output_of(model(*inputs) if isinstance(inputs, tuple) else model(inputs))
+            return logits_of(model(**inputs))
+        return logits_of(model(*inputs) if isinstance(inputs, tuple) else model(inputs))
 
 
 def test_outputs_equal_the_module_s_own(case: tuple[nn.Module, Any, Scope]) -> None:
@@ -174,7 +174,7 @@ def test_the_module_is_left_as_it_was() -> None:
 
 def test_sites_are_named_by_their_paths_and_know_their_grid() -> None:
     with headscope.load(Vit(), inputs=picture()) as scope:
-        assert list(scope.shape.sites) == ["blocks.0.attn", "blocks.1.attn"]
+        assert list(scope.shape.sites) == ["0", "1"]
         assert {site.grid for site in scope.shape.sites.values()} == {(3, 4)}
         labels = [token.text for token in scope.look(picture()).tokens]
     assert labels[0] == "CLS"

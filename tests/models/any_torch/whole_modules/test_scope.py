@@ -33,7 +33,7 @@ def test_token_ids_are_read_with_the_targets_that_stand_beside_them(gpt: Scope) 
     look = gpt.look([3, 1, 4, 1, 5])
     own = gpt.model.model(torch.tensor([[3, 1, 4, 1, 5]]), torch.tensor([[3, 1, 4, 1, 5]]))[0][0]
     torch.testing.assert_close(look.logits, own.detach())
-    assert {"previous", "induction", "duplicate"} <= set(look.mean_answers("h.1.attn"))
+    assert {"previous", "induction", "duplicate"} <= set(look.mean_answers("1"))
 
 
 class Conditioned(Gpt):
@@ -64,7 +64,7 @@ def test_a_logit_is_split_over_the_heads(gpt: Scope) -> None:
     assert final is not None
     written = sum(site.output for site in parts.sites.values())
     mlps = sum(look.mlp(site)[4] for site in gpt.shape.sites)
-    torch.testing.assert_close(look.residual("h.0.attn").before[4] + written + mlps, final, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(look.residual("0").before[4] + written + mlps, final, rtol=1e-4, atol=1e-5)
 
 
 def test_importance_is_the_change_of_the_loss(gpt: Scope) -> None:
@@ -99,14 +99,14 @@ def test_a_question_with_labels_of_the_user_s_own() -> None:
             "first row", lambda t: [1] * len(t), lambda t: [1 if "patch 0," in x.text else -1 for x in t]
         )
         answers = look.ask(first_row)
-        own = look.pattern("blocks.0.attn.1")[:, 1:5].sum(1).mean()
-        assert answers[headscope.Head("blocks.0.attn", 1)] == pytest.approx(float(own), abs=1e-6)
+        own = look.pattern("0.1")[:, 1:5].sum(1).mean()
+        assert answers[headscope.Head("0", 1)] == pytest.approx(float(own), abs=1e-6)
 
 
 def test_a_model_without_logits_has_contributions(gpt: Scope) -> None:
     with headscope.load(Vit(), inputs=picture()) as scope:
         assert scope.shape.vocabulary is None
-        site = scope.look(picture()).contributions(0).sites["blocks.1.attn"]
+        site = scope.look(picture()).contributions(0).sites["1"]
         assert site.error < 1e-5
 
 
@@ -132,7 +132,7 @@ def test_edits_in_one_thread_do_not_reach_another(eager: bool) -> None:
         thread = threading.Thread(target=other)
         thread.start()
         ready.wait()
-        with scope.edit(headscope.ablate("blocks.0.attn.1")):
+        with scope.edit(headscope.ablate("0.1")):
             edited = scope.look(picture()).logits
             for _ in range(50):
                 if not torch.equal(scope.look(picture()).logits, edited):
@@ -186,5 +186,5 @@ def test_an_arrow_is_explained_beside_a_weight_that_is_computed() -> None:
     nn.utils.parametrizations.weight_norm(model.h[0].mlp[0])
     with headscope.load(model, inputs=(ids(), ids())) as scope:
         look = scope.look(ids()[0])
-        why = look.why("h.1.attn.0", 5, 2)
-        assert why.weight == pytest.approx(float(look.pattern("h.1.attn.0")[5, 2]), abs=1e-5)
+        why = look.why("1.0", 5, 2)
+        assert why.weight == pytest.approx(float(look.pattern("1.0")[5, 2]), abs=1e-5)

@@ -1,27 +1,25 @@
-// A trace in two sentences, made from its numbers.
-import { signed } from "../../format";
+// A trace in words: what headscope/heads/explain/trace.py says, with names and tokens marked.
+import { share as percentOf, signed } from "../../format";
 import type { Trace } from "../../source/source";
 import { words } from "../../words/words";
-import { plain, said, writerName } from "../why/why-sentence";
+import { said, writerName } from "../why/why-sentence";
 
-const MARKED = 0.5; // weight on the token before, from which on a head marked a token as the one after it
-
-/** Who brought the prediction, and who marked what it was copied from. */
+/** The prediction and its largest contributions. */
 export function headline(trace: Trace): string {
-  const token = said(trace.token.text);
-  const head = trace.steps.find((step) => step.kind === "head" && !step.rests && step.reads.length && step.share > 0);
-  if (!head) return words.trace.noHead(token);
-  const read = head.reads[0];
-  const mark = read.answered.find(
-    (share) => share.kind === "head" && share.value > 0 && share.read?.place.position === read.place.position - 1,
-  );
-  const copied = said(read.place.token) === token && mark?.read && mark.read.weight > MARKED;
-  return copied
-    ? words.trace.copied(token, mark.name, said(mark.read!.place.token), head.name)
-    : words.trace.carried(token, head.name, said(read.place.token), signed(read.share));
+  const say = words.trace;
+  const [token, after] = [said(trace.token.text), said(trace.position.token)];
+  const start = trace.minus
+    ? say.rather(token, said(trace.minus.text), after, signed(trace.total), trace.capped)
+    : say.logit(token, after, signed(trace.total), trace.capped);
+  const largest = trace.steps.slice(0, 3).map((step) => `**${writerName(step.name)}** ${signed(step.share)}`);
+  return `${start} ${largest.length ? say.largest(largest) : say.none(Math.round(trace.floor * 100))}`;
 }
 
+/** The largest head that works through other tokens than the first. */
 export function underline(trace: Trace): string {
-  const first = trace.steps[0];
-  return first ? words.trace.largest(writerName(first.name), signed(first.share), plain(trace.total)) : "";
+  const head = trace.steps.find((step) => step.kind === "head" && !step.rests);
+  const read = head?.reads[0];
+  if (!head || !read) return "";
+  const part = [signed(read.share), said(read.place.token), read.place.position, percentOf(read.weight)] as const;
+  return words.trace.throughHead(head.name, head.share > 0, signed(head.share), ...part);
 }

@@ -1,13 +1,13 @@
-// The split of one arrow in words. No sentence without its numbers.
-import { fixed, short, signed, visible } from "../../format";
+// The split of one arrow in words: what headscope/heads/explain/why.py says, with names and tokens marked.
+import { fixed, signed, share as percentOf, visible } from "../../format";
 import type { Why, WriterShare } from "../../source/source";
 import { words } from "../../words/words";
 
-const ENOUGH = 0.4; // of the total, from which on one writer explains an arrow
-const MOSTLY = 0.5; // of the total, from which on the place decides
-const MARKED = 0.5; // weight from which on a head marked a token as the one after another
+const ENOUGH = 0.4; // of the total, from which on one component explains an arrow
+const MOSTLY = 0.5; // of the total, from which on the distance decides
+const UNWRITTEN = ["embedding", "position", "reader"]; // what is there before any layer
 
-/** A writer's name as it is read: MLP 3, embedding, 4.3. */
+/** A component's name as it is read: MLP 3, embedding, 4.3. */
 export function writerName(name: string): string {
   const { embedding, position, bias } = words.why;
   if (name === "embedding") return embedding;
@@ -21,61 +21,78 @@ export const said = (token: string) => visible(token).replaceAll("*", "∗");
 
 export const plain = (value: number) => fixed(value, 2);
 
-/** The writer at the key that an arrow is explained by: the largest with the sign of the total. */
-export function mainWriter(why: Why): WriterShare | undefined {
-  const sign = Math.sign(why.total) || 1;
-  return why.answered.find((share) => share.value * sign > 0 && share.kind !== "reader") ?? why.answered[0];
-}
+const signOf = (why: Why) => (why.total < 0 ? -1 : 1);
+const ranked = (why: Why) => {
+  const sign = signOf(why);
+  return [...why.answered].sort((a, b) => (b.value - a.value) * sign);
+};
 
-function reason(share: WriterShare, key: number): string {
+/** The component on the key side that contributes most in the direction of the total, and can be cut. */
+export const mainWriter = (why: Why): WriterShare | undefined =>
+  ranked(why).find((share) => share.kind !== "reader") ?? why.answered[0];
+
+function named({ name, kind }: WriterShare): string {
   const say = words.why;
-  const name = writerName(share.name);
-  if (share.kind === "embedding") return say.word;
-  if (share.kind !== "head" || !share.read) return say.made(name);
-  const { weight } = share.read;
-  const { position, token } = share.read.place;
-  if (position === key - 1 && weight > MARKED) return say.marked(name, said(token));
-  if (position === 0 && key > 1) return say.rested(name);
-  return position === key ? say.itself(name) : say.brought(name, said(token));
+  if (kind === "reader") return say.ownBiases;
+  if (kind === "head") return say.headNamed(name);
+  return kind === "embedding" || kind === "position" ? say.the(name) : `**${writerName(name)}**`;
 }
 
-/** Why the head looks there, in one sentence. */
+/** Where a head that wrote to the key had attended most from there. */
+function attended(share: WriterShare, why: Why): string {
+  const say = words.why;
+  if (!share.read) return "";
+  const [{ position, token }, key] = [share.read.place, said(why.key.token)];
+  const weight = percentOf(share.read.weight);
+  if (position === why.key.position) return say.attendedItself(key, weight);
+  const where = position === why.key.position - 1 ? say.tokenBefore : position === 0 ? say.firstToken : "";
+  return say.attended(key, said(token), where, weight);
+}
+
+/** The weight and the score. */
 export function firstSentence(why: Why): string {
   const say = words.why;
-  const key = said(why.key.token);
-  if (why.n_visible === 1) return say.single(why.head, plain(why.score));
-  const verb = why.total < 0 ? say.passesOver : why.key.position === 0 ? say.restsOn : say.reads;
-  const top = mainWriter(why)!;
-  const total = plain(why.total);
-  if (why.position_part * why.total > 0 && Math.abs(why.position_part) >= MOSTLY * Math.abs(why.total))
-    return say.place(why.head, verb, key, plain(why.position_part), total, why.query.position - why.key.position);
-  if (why.answered.length === 1) return say.twoWords(why.head, verb, key, said(why.query.token), total);
-  const against = why.answered.find((share) => share.value * top.value < 0);
-  if (against && Math.abs(against.value) > Math.abs(why.total)) {
-    const [up, down] = top.value > 0 ? [top, against] : [against, top];
-    const named = [writerName(up.name), signed(up.value), writerName(down.name), signed(down.value)] as const;
-    return say.bothWays(why.head, verb, key, total, ...named);
-  }
-  if (Math.abs(top.value) < ENOUGH * Math.abs(why.total))
-    return say.noneAlone(why.head, verb, key, total, writerName(top.name), signed(top.value));
-  return say.because(why.head, verb, key, reason(top, why.key.position), plain(top.value), total);
+  const [query, key] = [why.query, why.key].map(({ token, position }) => say.place(said(token), position));
+  if (why.n_visible === 1) return say.single(why.head, query, key, plain(why.score));
+  const against = { mean: say.aboveMean, others: say.aboveOthers }[why.minus] ?? say.aboveKey(Number(why.minus));
+  return say.gives(why.head, query, key, percentOf(why.weight), plain(Math.abs(why.total)), why.total < 0, against);
 }
 
-/** The next writer, who asked, and what is due to the place or a sink. */
+function reason(why: Why): string {
+  const say = words.why;
+  const [sign, shares] = [signOf(why), ranked(why)];
+  const [top, against] = [shares[0], shares[shares.length - 1]];
+  if (why.position_part * why.total > 0 && Math.abs(why.position_part) >= MOSTLY * Math.abs(why.total))
+    return say.distanceDecides(
+      why.query.position - why.key.position,
+      plain(Math.abs(why.position_part)),
+      why.position_part < 0,
+    );
+  if (shares.every((share) => UNWRITTEN.includes(share.kind))) return say.unwritten;
+  if (-against.value * sign > Math.abs(why.total)) {
+    const [up, down] = sign > 0 ? [top, against] : [against, top];
+    return say.bothWays(named(up), signed(up.value), named(down), signed(down.value));
+  }
+  if (top.value * sign < ENOUGH * Math.abs(why.total)) return say.noneAlone(sign < 0, named(top), signed(top.value));
+  return say.mainly(sign < 0, signed(top.value), named(top), attended(top, why));
+}
+
+/** What gives the key its score, the query side, and a learned sink. */
 export function secondSentence(why: Why): string {
   const say = words.why;
   if (why.n_visible === 1) return "";
-  const top = mainWriter(why)!;
-  const next = why.answered.find((share) => share !== top);
-  const found: string[] = [];
-  if (next) {
-    const same = next.value * top.value > 0 && next.read && next.read.place.position === top.read?.place.position;
-    found.push((same ? say.same : say.next)(writerName(next.name), signed(next.value)));
-  }
-  const asking = why.asked.filter((share) => share.value * why.total > 0).slice(0, 3);
-  const list = asking.map((share) => `**${writerName(share.name)}** (${signed(share.value)})`).join(", ");
-  if (list) found.push(say.asked(list, said(why.query.token)));
-  if (Math.abs(why.position_part) >= 0.1 * Math.abs(why.total)) found.push(say.placePart(signed(why.position_part)));
-  if (why.sink !== null) found.push(say.sink(short(why.sink)));
+  const found = [reason(why)];
+  const asking = [...why.asked]
+    .filter((share) => share.value * signOf(why) > 0)
+    .sort((a, b) => Math.abs(b.value) - Math.abs(a.value))
+    .slice(0, 2);
+  if (asking.length && found[0] !== say.unwritten)
+    found.push(
+      say.asked(
+        why.total < 0,
+        asking.map((share) => `${named(share)} (${signed(share.value)})`),
+      ),
+    );
+  if (why.sink !== null) found.push(say.sink(percentOf(why.sink)));
   return found.join(" ");
 }

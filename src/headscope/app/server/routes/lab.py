@@ -21,14 +21,14 @@ from headscope.app.pages.one_or_many import OutcomeFrame, RunBegun, RunRequest
 from headscope.app.server.clients import client_id
 from headscope.app.server.streaming import stream, stream_of
 from headscope.app.server.worker import PROBLEM, RequestWorker
+from headscope.lab.teach.worked_example import WorkedExample
 
 
 def routes(worker: RequestWorker) -> APIRouter:
-    """Train heads to target patterns, compute the worked example, and train one head against many."""
+    """Train heads to target patterns, give the worked example, and train one head against many."""
     router = APIRouter(prefix="/api/lab", tags=["lab"])
     trainer = HeadTrainer()
     router.post("/sentence", responses=PROBLEM)(four_heads.sentence)
-    router.post("/arrows", responses=PROBLEM)(four_heads.arrows)
 
     @router.post("/craft", **stream_of(CraftBegun, CraftStep, CraftDone))
     async def craft(request: Request, asked: CraftRequest) -> Response:
@@ -39,10 +39,10 @@ def routes(worker: RequestWorker) -> APIRouter:
         made = MadeModels(worker.registry, client_id(request))
         return await worker.run_in(worker.training, request, lambda: trainer.open_crafted(asked, made))
 
-    router.post("/worked", responses=PROBLEM)(by_hand.worked)
-    router.get("/exercise", responses=PROBLEM)(by_hand.exercise)
-    router.post("/exercise", responses=PROBLEM)(by_hand.check_invented)
-    router.post("/fork", responses=PROBLEM)(by_hand.check_drawn)
+    @router.get("/worked", responses=PROBLEM)
+    def worked() -> WorkedExample:
+        return WorkedExample()
+
     router.get("/by-hand", responses=PROBLEM)(by_hand.hand_roles)
 
     @router.post("/by-hand/open", response_model=OpenedModel, responses=PROBLEM)

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headscope.attention.questions import Question
-from headscope.models.protocol import OpenModel
+from headscope.models.recording import OpenModel
 from headscope.names import Site
 
 AttentionKind = Literal["causal", "bidirectional", "cross"]

@@ -14,7 +14,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.models.protocol import OpenModel, Token
+from headscope.models.protocol import Token
+from headscope.models.recording import OpenModel
 
 SAMPLE = 4096
 BEFORE_WORD, AFTER_WORD = "The horse saw ", "there."

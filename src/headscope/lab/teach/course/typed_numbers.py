@@ -25,11 +25,6 @@ def readings(text: str) -> list[float]:
     return [value / 100 for value in values] if percent else values
 
 
-def one_number(text: str) -> float | None:
-    """The number that a text means, the decimal reading first; None where it is no number."""
-    return next(iter(readings(text)), None)
-
-
 def means(text: str, wanted: str) -> bool | None:
     """Whether a typed text means the same number as another; None where it is no number."""
     values = readings(text)

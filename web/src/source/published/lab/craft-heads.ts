@@ -4,7 +4,7 @@ import type { StreamEvent } from "../../event-stream";
 import type { Table } from "../../../wire";
 import { AttentionLayer, shapes, through, type Sizes, type Weights } from "./attention-layer";
 import { wantedPattern, type Wanted } from "./head-targets";
-import { splitWords } from "./written-arrows";
+import { splitWords } from "../../../four-heads/written-arrows";
 
 type Schemas = components["schemas"];
 type Asked = Schemas["CraftRequest"];

@@ -4,14 +4,22 @@ export default {
   openTitle: "Which heads contribute to this prediction, from which tokens, and why they attend there",
   close: "Close the trace",
   title: (token: string) => `Where does *${token}* come from?`,
-  copied: (token: string, writer: string, before: string, head: string) =>
-    `The model copied *${token}* from its earlier position. Head **${writer}** had marked it as the word after *${before}*, and head **${head}** attended to it.`,
-  carried: (token: string, head: string, word: string, share: string) =>
-    `Of the heads that attend to other tokens, **${head}** raises *${token}* most, mainly by attending to *${word}* (${share}).`,
-  noHead: (token: string) =>
-    `No head above the cut-off carries information from another token to *${token}*. The prediction comes from what is already at this position.`,
-  largest: (part: string, share: string, total: string) =>
-    `The largest contribution is from **${part}**: ${share} of ${total}.`,
+  logit: (token: string, after: string, total: string, capped: boolean) =>
+    `*${token}* after *${after}*: logit ${total}${capped ? " (before the cap)" : ""}.`,
+  rather: (token: string, minus: string, after: string, total: string, capped: boolean) =>
+    `*${token}* rather than *${minus}* after *${after}*: difference ${total}${capped ? " (before the cap)" : ""}.`,
+  largest: (named: string[]) => `Largest contribution${named.length > 1 ? "s" : ""}: ${named.join(", ")}.`,
+  none: (percent: number) => `No contribution is ${percent}% of it or more.`,
+  throughHead: (
+    head: string,
+    raises: boolean,
+    share: string,
+    part: string,
+    token: string,
+    position: number,
+    weight: string,
+  ) =>
+    `Of the heads whose contribution does not come mostly from the first token, **${head}** ${raises ? "raises" : "lowers"} it most (${share}). The largest part of that, ${part}, comes from *${token}* (position ${position}), which gets ${weight} of its attention.`,
   floor: "hide below",
   working: "Tracing the prediction back …",
   layer: (layer: string) => `layer ${layer}`,
@@ -23,8 +31,8 @@ export default {
     `Not drawn: ${count} smaller contributions, ${sum} in total (${up} and ${down}). An MLP's contribution cannot be split further; to see what depends on it, cut it.`,
   below: (count: number, sum: string, up: string, down: string) => `${count} more: ${sum} (${up} ${down})`,
   total: "logit",
-  rests: "attends to the first token",
-  restsList: (heads: string) => `Attending to the first token: ${heads}.`,
+  rests: "mostly from the first token",
+  restsList: (heads: string) => `Mostly from the first token: ${heads}.`,
   read: (word: string, share: string, weight: string) => `attended to *${word}*: ${share} (weight ${weight})`,
   foundBy: "key side:",
   askedBy: "query side:",

@@ -4,41 +4,34 @@ export default {
   name: "Why this head attends there",
   close: "Close",
   working: "Splitting the score …",
-  because: (head: string, verb: string, key: string, reason: string, part: string, total: string) =>
-    `**${head}** ${verb} *${key}* because ${reason}: ${part} of ${total}.`,
-  noneAlone: (head: string, verb: string, key: string, total: string, largest: string, part: string) =>
-    `**${head}** ${verb} *${key}* (${total}). No single component explains it; the largest contribution is from **${largest}** (${part}).`,
-  bothWays: (
-    head: string,
-    verb: string,
-    key: string,
-    total: string,
-    up: string,
-    more: string,
-    down: string,
-    less: string,
-  ) =>
-    `**${head}** ${verb} *${key}*: **${up}** raises the score (${more}) and **${down}** lowers it (${less}), which leaves ${total}.`,
-  place: (head: string, verb: string, key: string, part: string, total: string, back: number) =>
-    `**${head}** ${verb} *${key}*: ${part} of ${total} depends only on distance (${back} back).`,
-  twoWords: (head: string, verb: string, key: string, query: string, total: string) =>
-    `**${head}** ${verb} *${key}* from *${query}* (${total}). Nothing has been added to these positions yet, so only the words themselves matter.`,
-  single: (head: string, score: string) =>
-    `**${head}** sees one key here, so there is nothing to compare it with. The score is ${score}.`,
-  reads: "attends to",
-  restsOn: "attends to",
-  passesOver: "attends little to",
-  marked: (writer: string, word: string) => `**${writer}** marked it as the word after *${word}*`,
-  brought: (writer: string, word: string) => `**${writer}** had attended from it to *${word}*`,
-  rested: (writer: string) => `of what **${writer}** wrote there while it attended to the first token`,
-  itself: (writer: string) => `of what **${writer}** wrote there from the word itself`,
-  word: "of the word itself",
-  made: (writer: string) => `of what **${writer}** wrote there`,
-  next: (writer: string, part: string) => `The next largest contribution is from **${writer}** (${part}).`,
-  same: (writer: string, part: string) => `**${writer}** attended to the same token (${part}).`,
-  asked: (writers: string, query: string) =>
-    `On the query side, at *${query}*, the largest contributions are from ${writers}.`,
-  placePart: (part: string) => `${part} of it depends only on distance.`,
+  place: (token: string, position: number) => `*${token}* (position ${position})`,
+  gives: (head: string, query: string, key: string, weight: string, total: string, below: boolean, against: string) =>
+    `From ${query}, head **${head}** gives ${weight} of its attention to ${key}. The score is ${total} ${below ? "below" : "above"} ${against}.`,
+  single: (head: string, query: string, key: string, score: string) =>
+    `From ${query}, head **${head}** sees one key, ${key}, so there is nothing to compare it with. The score is ${score}.`,
+  aboveMean: "the row's average",
+  aboveOthers: "the average of the other keys, weighted by attention",
+  aboveKey: (position: number) => `that of the key at position ${position}`,
+  distanceDecides: (back: number, part: string, lower: boolean) =>
+    `At this distance (${Math.abs(back)} position${Math.abs(back) === 1 ? "" : "s"} ${back < 0 ? "ahead" : "back"}) the same query and key score ${part} ${lower ? "lower" : "higher"} than on average over the distances in this row.`,
+  unwritten: "No layer has written to these positions yet, so only the two tokens and their positions matter.",
+  bothWays: (up: string, more: string, down: string, less: string) =>
+    `The key side: ${up} contributes ${more} and ${down} ${less}.`,
+  noneAlone: (lowers: boolean, name: string, part: string) =>
+    `No single component explains it; the ${lowers ? "most negative" : "largest"} contribution is from ${name} (${part}).`,
+  mainly: (lowers: boolean, part: string, name: string, attended: string) =>
+    `The ${lowers ? "most negative" : "largest"} contribution, ${part}, is from ${name}${attended}.`,
+  attended: (key: string, token: string, where: string, weight: string) =>
+    `, which attends from *${key}* most to *${token}*${where} (${weight})`,
+  attendedItself: (key: string, weight: string) =>
+    `, which attends from *${key}* most to that token itself (${weight})`,
+  tokenBefore: ", the token before it",
+  firstToken: ", the first token",
+  ownBiases: "the head's own biases",
+  headNamed: (name: string) => `head **${name}**`,
+  the: (name: string) => `the **${name}**`,
+  asked: (lowers: boolean, named: string[]) =>
+    `On the query side, the ${lowers ? "most negative" : "largest"} contribution${named.length > 1 ? "s are" : " is"} from ${named.join(" and ")}.`,
   sink: (weight: string) => `A learned sink takes ${weight} of this row.`,
   relative: "relative to",
   mean: "the row’s mean",

@@ -1,22 +1,36 @@
-// The worked example of By hand with the reader's changes, computed here; lab/teach/worked_example.py in the browser.
-import type { components } from "../../../api";
-import { Problem } from "../../problem";
+// The worked example of By hand, computed with the reader's changes, every line of arithmetic included.
+import type { components } from "../api";
+import { Problem } from "../source/problem";
 
-type Schemas = components["schemas"];
-export type Worked = Schemas["WorkedResponse"];
-type Head = Worked["heads"][number];
-type HeadWork = Worked["work"][number];
+export type Example = Required<components["schemas"]["WorkedExample"]>;
+type Head = Example["heads"][number];
 type Row = number[];
 
-/** The parts that a reader may change; `first` is the example as it is stored. */
-export function workedExample(first: Worked, changed: Schemas["WorkedRequest"]): Worked {
-  const example = {
-    ...first,
-    x: changed.x ?? first.x,
-    heads: changed.heads ?? first.heads,
-    values: changed.values ?? first.values,
-    W_O: changed.W_O ?? first.W_O,
-  };
+/** What one head computes; `products` are weight × value, one row per word: they sum to `delivered`, its z. */
+interface HeadWork {
+  query: Row;
+  keys: Record<string, Row>;
+  scores: Record<string, number>;
+  weights: Record<string, number>;
+  products: Record<string, Row>;
+  delivered: Row;
+}
+
+interface Step {
+  title: string;
+  says: string;
+  lines: string[];
+}
+
+export interface Worked extends Example {
+  work: HeadWork[];
+  concatenated: Row;
+  through_identity: Row;
+  mixed: Row;
+  steps: Step[];
+}
+
+export function workedExample(example: Example): Worked {
   example.heads.forEach((head, index) => checkScorecard(`head ${index + 1}`, head.scorecard));
   const work = example.heads.map((head) => headWork(example, head));
   const concatenated = work.flatMap((each) => each.delivered);
@@ -29,7 +43,7 @@ export function workedExample(first: Worked, changed: Schemas["WorkedRequest"]):
   return { ...example, work, concatenated, through_identity: concatenated, mixed, steps };
 }
 
-function headWork(example: Worked, head: Head): HeadWork {
+function headWork(example: Example, head: Head): HeadWork {
   const query = times(example.x[example.reader], head.W_Q);
   const keys = mapped(example.values, (_, word) => times(example.x[word], head.W_K));
   const scores = mapped(keys, (key) => dot(query, key) / Math.sqrt(query.length));
@@ -38,7 +52,7 @@ function headWork(example: Worked, head: Head): HeadWork {
   return { query, keys, scores, weights: softmax(scores), products, delivered };
 }
 
-function startSteps(example: Worked, index: number, head: Head, done: HeadWork): Worked["steps"] {
+function startSteps(example: Example, index: number, head: Head, done: HeadWork): Step[] {
   const x = example.x[example.reader];
   const root = formatNumber(Math.sqrt(done.query.length));
   const powers = mapped(done.scores, (score) => Math.exp(score));
@@ -70,7 +84,7 @@ function startSteps(example: Worked, index: number, head: Head, done: HeadWork):
   ];
 }
 
-function weighStep(example: Worked, index: number, head: Head, done: HeadWork): Worked["steps"][number] {
+function weighStep(example: Example, index: number, head: Head, done: HeadWork): Step {
   const words = Object.keys(example.values);
   const card = words.map((word) => head.scorecard[word]);
   const says = words.map((word) => `${word} ${formatNumber(head.scorecard[word])}`).join(", ");
@@ -84,7 +98,7 @@ function weighStep(example: Worked, index: number, head: Head, done: HeadWork): 
   };
 }
 
-function endSteps(example: Worked, concatenated: Row, mixed: Row): Worked["steps"] {
+function endSteps(example: Example, concatenated: Row, mixed: Row): Step[] {
   const names = example.heads.map((_, at) => `o${at + 1}`).join(", ");
   const column = (at: number) => example.W_O.map((row) => row[at]);
   return [

@@ -1,6 +1,6 @@
-// Words and arrows of Four heads as people write them; lab/teach/target_patterns.py in the browser.
-import type { components } from "../../../api";
-import { Problem } from "../../problem";
+// Words and arrows of Four heads as people write them.
+import type { components } from "../api";
+import { Problem } from "../source/problem";
 
 type Schemas = components["schemas"];
 type Arrow = [number, number];
@@ -36,7 +36,7 @@ export function ownSentence(sentence: string, names: Schemas["TargetPattern"][])
 }
 
 /** `it > horse .7, it > road .3`: arrows and the share of each; those without a number get equal parts of the rest. */
-export function parseArrows(text: string, words: string[]): Schemas["ArrowsResponse"] {
+export function parseArrows(text: string, words: string[]): { arrows: Arrow[]; shares: number[] } {
   const given = new Map<string, { arrow: Arrow; share: number | null }>();
   for (const item of text
     .split(/[,;\n]+/)
@@ -45,7 +45,10 @@ export function parseArrows(text: string, words: string[]): Schemas["ArrowsRespo
     const numbered = /^(.*[^\s>→])\s+([0-9]*\.?[0-9]+)\s*(%?)$/.exec(item);
     const arrow = arrowOf(numbered ? numbered[1] : item, item, words);
     if (given.has(arrow.join())) throw refuse(`'${item}' is given twice; give each arrow once, with one share`);
-    given.set(arrow.join(), { arrow, share: numbered ? Number(numbered[2]) / (numbered[3] ? 100 : 1) : null });
+    const share = numbered ? Number(numbered[2]) / (numbered[3] ? 100 : 1) : null;
+    if ((share ?? 0) > 1)
+      throw refuse(`'${item}' gives a share of ${share}; a share is a number from 0 to 1, or 0% to 100%`);
+    given.set(arrow.join(), { arrow, share });
   }
   const all = [...given.values()];
   return {

@@ -1,0 +1,264 @@
+// The two exercises of By hand: invent two heads for "it", and draw the flow through two heads; what is checked of each.
+import { Problem } from "../source/problem";
+import { readings } from "../source/published/lab/typed-numbers";
+import { formatNumber, formatVector, weigh } from "./worked-example";
+
+// An arrow of the drawing, from box to box.
+export type Pair = [string, string];
+type Card = Record<string, number>;
+type Values = Record<string, number[]>;
+
+export interface Remark {
+  about: string;
+  right: boolean;
+  says: string;
+}
+
+export interface Checked {
+  remarks: Remark[];
+}
+
+/** Two scorecards, and what was worked out from them; what is left empty is not checked. */
+export interface Invented {
+  heads: Card[];
+  values?: Values;
+  sums?: string[];
+  concatenated?: string;
+  attempt?: number; // a wrong sum gets a hint at the first, its arithmetic at the next
+}
+
+const ROUNDING = 0.005; // answers may be rounded to two digits
+
+export const EXERCISE = {
+  sentence: "The horse crossed the road because it was tired",
+  reader: "it",
+  referent: "horse",
+  attribute: "tired",
+  values: {
+    horse: [0.8, 0.1, 0, 0.2],
+    road: [0.1, 0.7, 0.1, 0],
+    because: [0.2, 0.2, 0.6, 0.1],
+    was: [0.1, 0.1, 0.2, 0.8],
+    tired: [0.3, 0.6, 0.1, 0.2],
+  } as Values,
+};
+
+export const BOXES = ["input", "head 1", "head 2", "concatenate", "W_O", "output"];
+
+const RIGHT: Record<string, string> = {
+  "input → head 1": "Head 1 reads the input.",
+  "input → head 2": "Head 2 reads the same input, at the same time.",
+  "head 1 → concatenate": "Its answer comes first.",
+  "head 2 → concatenate": "Its answer comes after.",
+  "concatenate → W_O": "All answers together, then mixed.",
+  "W_O → output": "What W_O writes leaves the layer.",
+};
+const CHAIN = "Heads do not feed each other: both read the input, side by side. A chain would be two layers.";
+const ONE_W_O = "W_O is one matrix for all heads together: first lay their answers end to end.";
+const NOTHING_LEAVES = "Nothing leaves the layer without W_O.";
+const WRONG: Record<string, string> = {
+  "head 1 → head 2": CHAIN,
+  "head 2 → head 1": CHAIN,
+  "concatenate → output": "The answers lie end to end but are not mixed yet: W_O comes between.",
+  "input → concatenate":
+    "Only the heads' answers are concatenated. (The input meets the output later, in the residual sum.)",
+  "input → W_O": "W_O reads what the heads say, not the input itself.",
+  "input → output": "That is the residual connection: true of the block, but outside the attention layer.",
+  "W_O → concatenate": "The other way round: concatenate first, then mix.",
+  "head 1 → W_O": ONE_W_O,
+  "head 2 → W_O": ONE_W_O,
+  "head 1 → output": NOTHING_LEAVES,
+  "head 2 → output": NOTHING_LEAVES,
+};
+
+/** Input → two heads → concatenate → W_O → output, and no other arrow. */
+export function checkFork(arrows: Pair[]): Checked {
+  const drawn = [...new Set(arrows.map(([from, to]) => `${from} → ${to}`))];
+  const missing = Object.keys(RIGHT).filter((about) => !drawn.includes(about));
+  return {
+    remarks: [
+      ...drawn.map((about) => ({ about, right: about in RIGHT, says: RIGHT[about] ?? whyWrong(about) })),
+      ...missing.map((about) => ({ about, right: false, says: "This arrow is missing." })),
+    ],
+  };
+}
+
+function whyWrong(about: string): string {
+  const turned = about.split(" → ").reverse().join(" → ");
+  if (about in WRONG) return WRONG[about];
+  return turned in RIGHT ? `The other way round: ${turned}.` : "No number flows along this arrow.";
+}
+
+/** Rows that sum to 1, heads that find different words, and each sum that was given. */
+export function checkInvented(asked: Invented): Checked {
+  const values = asked.values ?? EXERCISE.values;
+  const { attempt = 1, sums = [], concatenated = "" } = asked;
+  const remarks = [
+    ...asked.heads.map((card, at) => shares(at + 1, card)),
+    winners(asked.heads),
+    ...sums.flatMap((answer, at) =>
+      answer.trim() ? [sumOf(at + 1, asked.heads[at], values, { answer: parseNumbers(answer), attempt })] : [],
+    ),
+    ...(concatenated.trim() ? [endToEnd(asked.heads, values, parseNumbers(concatenated))] : []),
+  ];
+  return { remarks };
+}
+
+function shares(index: number, card: Card): Remark {
+  const about = `head ${index}: shares`;
+  const below = Object.keys(card).find((word) => card[word] < 0);
+  const total = Object.values(card).reduce((sum, share) => sum + share, 0);
+  if (below !== undefined)
+    return { about, right: false, says: `${below} has ${formatNumber(card[below])}; softmax never gives less than 0.` };
+  if (Math.abs(total - 1) <= ROUNDING) return { about, right: true, says: "They add up to 1." };
+  const much = total > 1 ? "too much" : "too little";
+  return {
+    about,
+    right: false,
+    says: `They add up to ${formatNumber(total)}, ${much}: a head shares out exactly 1.`,
+  };
+}
+
+const strongest = (card: Card) => Object.keys(card).reduce((best, word) => (card[word] > card[best] ? word : best));
+
+function winners(cards: Card[]): Remark {
+  const { reader, referent, attribute } = EXERCISE;
+  const about = "two different questions";
+  const [first, second] = cards.map(strongest);
+  const found = new Set([first, second]);
+  if (found.has(referent) && found.has(attribute))
+    return { about, right: true, says: `One head reads ${referent} most, the other ${attribute}.` };
+  const says =
+    first === second
+      ? `Both heads read ${first} most: the second tells you nothing new. Let one look for whom “${reader}” means, and the other for what is said of it.`
+      : `They read ${first} and ${second} most; one should find whom “${reader}” means (${referent}), the other what is said of it (${attribute}).`;
+  return { about, right: false, says };
+}
+
+function sumOf(
+  index: number,
+  card: Card,
+  values: Values,
+  { answer, attempt }: { answer: number[]; attempt: number },
+): Remark {
+  const [truth, about] = [weigh(card, values), `head ${index}: sum`];
+  const wrong = (says: string): Remark => ({ about, right: false, says });
+  if (answer.length !== truth.length)
+    return wrong(`A value has ${truth.length} numbers, so the sum has too; you gave ${answer.length}.`);
+  const column = truth.findIndex((number, at) => !(Math.abs(answer[at] - number) <= ROUNDING));
+  if (column < 0) return { about, right: true, says: `o${index} = ${formatVector(truth)}.` };
+  const term = (word: string) => `${formatNumber(card[word])}·${formatNumber(values[word][column])}`;
+  const [place, given] = [column + 1, formatNumber(answer[column])];
+  if (attempt <= 1) {
+    const word = strongest(card);
+    return wrong(
+      `Number ${place} is not ${given}. Take number ${place} of every value times the word's share, and add: ${word} alone gives ${term(word)}.`,
+    );
+  }
+  const terms = Object.keys(values).filter((word) => card[word]);
+  return wrong(
+    `Number ${place} is ${terms.map(term).join(" + ") || "0"} = ${formatNumber(truth[column])}, not ${given}.`,
+  );
+}
+
+function endToEnd(cards: Card[], values: Values, answer: number[]): Remark {
+  const about = "concatenation";
+  const [first, second] = cards.map((card) => weigh(card, values));
+  const [wide, both] = [first.length, [...first, ...second]];
+  const wrong = (says: string): Remark => ({ about, right: false, says });
+  if (close(answer, both)) return { about, right: true, says: `End to end: ${formatVector(both)}.` };
+  if (close(answer, [...second, ...first]))
+    return wrong("The two are there, but in the other order: head 1 comes first.");
+  if (answer.length === wide)
+    return wrong(
+      `It has ${2 * wide} numbers, not ${wide}. You have added or averaged them; concatenation adds nothing: it lays them end to end.`,
+    );
+  if (answer.length !== 2 * wide)
+    return wrong(`It has ${2 * wide} numbers, ${wide} of each head; you gave ${answer.length}.`);
+  const [half, head] = close(answer.slice(0, wide), first) ? ["second", 2] : ["first", 1];
+  return wrong(`The ${half} half is not the output of head ${head}. Check that sum.`);
+}
+
+/** `.62 .19`, `(0.62, 0.19)`, `0,62 0,19` or `62 % 19/100`. */
+function parseNumbers(text: string): number[] {
+  const plain = text
+    .replace(/^[ ()[\]\n\t]+|[ ()[\]\n\t]+$/g, "")
+    .replace(/\s+%/g, "%")
+    .replace(/\s*\/\s*/g, "/");
+  const items = /\s|;/.test(plain) ? plain.split(/[\s;]+/) : plain.split(",");
+  const found = items.map((item) => item.replace(/^,+|,+$/g, "")).filter(Boolean);
+  const numbers = found.flatMap((item) => readings(item).slice(0, 1));
+  if (!numbers.length || numbers.length !== found.length)
+    throw new Problem("InputError", `could not read '${text}' as numbers; write them like this: .62 .19 .085 .21`);
+  return numbers;
+}
+
+const close = (answer: number[], truth: number[]) =>
+  answer.length === truth.length && answer.every((each, at) => Math.abs(each - truth[at]) <= ROUNDING);
+
+// The drawing: where the boxes stand, and the arrows between them.
+
+export interface Spot {
+  x: number;
+  y: number;
+}
+
+export const BOX = { width: 104, height: 34 };
+
+/** Scattered, so that the order has to come from memory. Fractions of the field. */
+const SCATTERED: Spot[] = [
+  { x: 0.5, y: 0.84 },
+  { x: 0.84, y: 0.5 },
+  { x: 0.16, y: 0.16 },
+  { x: 0.84, y: 0.16 },
+  { x: 0.16, y: 0.84 },
+  { x: 0.5, y: 0.16 },
+];
+const LYING: Spot[] = [
+  { x: 0.08, y: 0.5 },
+  { x: 0.29, y: 0.22 },
+  { x: 0.29, y: 0.78 },
+  { x: 0.5, y: 0.5 },
+  { x: 0.71, y: 0.5 },
+  { x: 0.92, y: 0.5 },
+];
+const STANDING: Spot[] = [
+  { x: 0.5, y: 0.08 },
+  { x: 0.22, y: 0.29 },
+  { x: 0.78, y: 0.29 },
+  { x: 0.5, y: 0.5 },
+  { x: 0.5, y: 0.71 },
+  { x: 0.5, y: 0.92 },
+];
+
+/** The middle of each box. */
+export function boxCentres(width: number, height: number, inOrder: boolean): Spot[] {
+  const narrow = width < 620;
+  const inset = (value: number, size: number, box: number) =>
+    Math.max(box / 2 + 2, Math.min(size - box / 2 - 2, value * size));
+  return (inOrder ? (narrow ? STANDING : LYING) : SCATTERED).map(({ x, y }) => ({
+    x: inset(x, width, BOX.width),
+    y: inset(y, height, BOX.height),
+  }));
+}
+
+/** From the edge of one box to the edge of another, with room for the point. */
+export function arrowBetween(from: Spot, to: Spot): { x1: number; y1: number; x2: number; y2: number } {
+  const [dx, dy] = [to.x - from.x, to.y - from.y];
+  const out = Math.min(BOX.width / 2 / Math.max(1e-6, Math.abs(dx)), BOX.height / 2 / Math.max(1e-6, Math.abs(dy)));
+  const end = 4 / Math.max(1, Math.hypot(dx, dy));
+  return { x1: from.x + dx * out, y1: from.y + dy * out, x2: to.x - dx * (out + end), y2: to.y - dy * (out + end) };
+}
+
+/** The two strokes of an arrow's point. */
+export function arrowHead({ x1, y1, x2, y2 }: { x1: number; y1: number; x2: number; y2: number }, size = 7): string {
+  const angle = Math.atan2(y2 - y1, x2 - x1);
+  const corner = (turn: number) =>
+    `${(x2 - size * Math.cos(angle + turn)).toFixed(1)} ${(y2 - size * Math.sin(angle + turn)).toFixed(1)}`;
+  return `M${corner(0.45)}L${x2.toFixed(1)} ${y2.toFixed(1)}L${corner(-0.45)}`;
+}
+
+export function toggled(arrows: Pair[], from: string, to: string): Pair[] {
+  const there = arrows.some((arrow) => arrow[0] === from && arrow[1] === to);
+  return there ? arrows.filter((arrow) => !(arrow[0] === from && arrow[1] === to)) : [...arrows, [from, to]];
+}
