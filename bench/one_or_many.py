@@ -8,15 +8,30 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import platform
 import resource
 import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from headscope.lab.teach.one_or_many import Outcome, Results, one_or_many, partition
+from headscope.lab.teach.lookup_tasks import Budget
+from headscope.lab.teach.one_or_many import (
+    KEYS,
+    PARTITION,
+    PARTITION_WIDTH,
+    ROLES,
+    Outcome,
+    Results,
+    Trial,
+    arms,
+    outcome,
+    partition_arms,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results" / "one-or-many.json"
@@ -28,6 +43,17 @@ def report(outcome: Outcome) -> None:
         f"{outcome.task:28} {outcome.arm:24} {outcome.n_parameters:6} {outcome.mean:.3f}  {outcome.accuracies}",
         flush=True,
     )
+
+
+def measured_outcomes(trials: list[Trial], workers: int) -> list[Outcome]:
+    """Run the trials in so many processes, whose number changes no result; print and return their outcomes in order."""
+    fresh = multiprocessing.get_context("spawn")  # a fork would inherit threads that torch has started
+    found = []
+    with ProcessPoolExecutor(workers, fresh) as pool:
+        for each in pool.map(outcome, trials):
+            report(each)
+            found.append(each)
+    return found
 
 
 def processor_seconds() -> int:
@@ -42,12 +68,17 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes that share the arms")
     parser.add_argument("--partition-only", action="store_true", help="measure only the partition anew")
     given = parser.parse_args()
+    budget = Budget()
+    trials = [(task, arm, given.seeds, budget) for task in (KEYS, ROLES) for arm in arms(KEYS.lookups, budget.d_model)]
+    narrow = replace(budget, d_model=PARTITION_WIDTH)
+    divided = [(PARTITION, arm, given.seeds, narrow) for arm in partition_arms()]
     if given.partition_only:
         measured = json.loads(RESULTS.read_text(encoding="utf-8"))
-        measured["partition"] = [outcome.to_dict() for outcome in partition(given.seeds, on_outcome=report)]
+        measured["partition"] = [each.to_dict() for each in measured_outcomes(divided, given.workers)]
     else:
         start = time.perf_counter()
-        measured = one_or_many(given.seeds, on_outcome=report, workers=given.workers).to_dict()
+        found = measured_outcomes(trials + divided, given.workers)
+        measured = Results(found[: len(trials)], found[len(trials) :], budget, given.seeds).to_dict()
         measured["machine"] = {
             "python": platform.python_version(),
             "torch": torch.__version__,

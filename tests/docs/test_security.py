@@ -13,7 +13,6 @@ ROOT = Path(__file__).parents[2]
 KIB, MIB = 2**10, 2**20
 LIMITS = [
     f"A request holds at most {clients.MAX_BODY / MIB:g} MiB",
-    f"all but texts and files at most {clients.MOST_STRUCTURE / KIB:g} KiB",
     f"must arrive within {clients.BODY_TIMEOUT:g} seconds.",
     f"All bodies over {clients.SMALL_BODY / KIB:g} KiB hold at most {clients.HELD_BODIES / MIB:g} MiB together.",
     f"One address may make {clients.AT_ONCE:,.0f} requests at once and {clients.PER_SECOND:g} per second",

@@ -40,6 +40,23 @@ def page_on(browser: Browser, *scopes: Scope, fragment: str = "#microscope") -> 
         assert errors == []
 
 
+def test_two_texts_are_patched_and_each_cell_selects_its_head(open_page: Open, scope: Scope):
+    other = TEXT.replace("lamp", "morning", 1)
+    page = open_page(at(head="1.2", text2=other, lens=1))
+    page.get_by_role("button", name="Patch heads").click()
+    ids = [int(scope.look(text).logits[-1].argmax()) for text in (TEXT, other)]
+    lens = page.get_by_role("table", name="Layer by layer").get_by_role("row")
+    expect(lens).to_have_count(len(scope.shape.sites) + 1)
+    expect(lens.last).to_contain_text(scope.model.processor.text_of(ids[0]).strip())
+    button = page.get_by_role("button", name=re.compile("^Head 0.3: [+−]?[0-9]"))
+    if ids[0] != ids[1]:
+        found = scope.patching(TEXT, other, (ids[0], ids[1]))
+        expect(button).to_have_accessible_name(f"Head 0.3: {signed(float(found.effect[0, 3]))}")
+    button.click()
+    expect(page.get_by_role("application", name="Pattern of head 0.3")).to_have_count(2)
+    assert "patch=z" in page.url
+
+
 def test_two_texts_side_by_side_share_the_head(open_page: Open, scope: Scope):
     other = "the landing on the old stairs and the landing on the"
     page = open_page(at(head="1.2"))

@@ -513,6 +513,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/lens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Lens */
+        post: operations["lens_api_lens_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/lessons": {
         parameters: {
             query?: never;
@@ -627,6 +644,23 @@ export interface paths {
         put?: never;
         /** Open Model */
         post: operations["open_model_api_models_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/patching": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Patching */
+        post: operations["patching_api_patching_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1704,6 +1738,37 @@ export interface components {
             up: number;
         };
         /**
+         * LensLayer
+         * @description The likeliest token if the stream at this point were its end. ``point``: ``resid_pre 3``, at last ``logits``.
+         */
+        LensLayer: {
+            /** Point */
+            point: string;
+            token: components["schemas"]["NextToken"];
+        };
+        /**
+         * LensRequest
+         * @description The logit lens at one position.
+         */
+        LensRequest: {
+            /** Look */
+            look: string;
+            /** Position */
+            position: number;
+        };
+        /**
+         * LensResponse
+         * @description The logit lens at one position, in the order of the layers.
+         */
+        LensResponse: {
+            /** Layers */
+            layers: components["schemas"]["LensLayer"][];
+            /** Look */
+            look: string;
+            /** Position */
+            position: number;
+        };
+        /**
          * LessonList
          * @description The table of contents; in a class, students see the open lessons. ``last`` is the number of the course's last.
          */
@@ -2140,6 +2205,58 @@ export interface components {
             first: number;
             /** Rows */
             rows: number;
+        };
+        /**
+         * PatchingRequest
+         * @description Values of ``look``, the clean text, put into ``corrupted``; the likeliest next token of each unless given.
+         */
+        PatchingRequest: {
+            /**
+             * At
+             * @default z
+             * @enum {string}
+             */
+            at: "z" | "resid_pre" | "attn_out" | "mlp_out";
+            /** Corrupted */
+            corrupted: string;
+            /** Look */
+            look: string;
+            /** Right */
+            right?: number | null;
+            /** Wrong */
+            wrong?: number | null;
+        };
+        /**
+         * PatchingResponse
+         * @description The metric is the logit of ``right`` minus that of ``wrong``. An effect of 1: as clean; 0: as corrupted.
+         */
+        PatchingResponse: {
+            /** At */
+            at: string;
+            /**
+             * By
+             * @enum {string}
+             */
+            by: "head" | "position";
+            /** Clean */
+            clean: number;
+            /** Columns */
+            columns: string[];
+            /** Corrupted */
+            corrupted: string;
+            /**
+             * Effect
+             * @description by layer and column; null where there is no such head
+             */
+            effect: (number | null)[][];
+            /** Layers */
+            layers: string[];
+            /** Look */
+            look: string;
+            right: components["schemas"]["NextToken"];
+            /** Unpatched */
+            unpatched: number;
+            wrong: components["schemas"]["NextToken"];
         };
         /**
          * Place
@@ -4088,6 +4205,41 @@ export interface operations {
             };
         };
     };
+    lens_api_lens_post: {
+        parameters: {
+            query?: {
+                model?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LensRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LensResponse"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     contents_api_lessons_get: {
         parameters: {
             query?: never;
@@ -4333,6 +4485,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["OpenModelResponse"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    patching_api_patching_post: {
+        parameters: {
+            query?: {
+                model?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PatchingRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PatchingResponse"];
                 };
             };
             /** @description Unprocessable Entity */

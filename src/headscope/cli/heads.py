@@ -58,7 +58,7 @@ def heads(
 
     model = one_model(model, named)
     if report is not None:
-        found = read_report(report)
+        found = _read_report(report)
         asked = {"--role": role, "--class": question, "--texts": texts, model: model}
         _refuse_unused([name for name, value in asked.items() if name and value], report, found.model)
     elif papers and model is None:
@@ -97,7 +97,7 @@ def _test_heads(model: str | None, inputs: int, seed: int, roles: tuple[str, ...
         return scope.heads(RoleOptions(inputs=inputs, roles=chosen, own=asked, seed=seed))
 
 
-def read_report(path: Path) -> Report:
+def _read_report(path: Path) -> Report:
     """Read a report that --json wrote."""
     from headscope.errors import InputError
     from headscope.heads.roles.report import Report

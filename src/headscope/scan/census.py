@@ -32,7 +32,7 @@ _NUMBERS = ("mean", "variance", "minimum", "maximum", "low", "high", "null_mean"
 
 
 @dataclass(frozen=True)
-class CensusRow:
+class _CensusRow:
     """One head's attention mass on one question, or one of its traits, over all counted queries.
 
     ``low`` and ``high`` bound the middle 95 % of bootstrap means; None where no replicate drew a counted query.
@@ -115,11 +115,11 @@ class Census(HeadTable):
         return self.layout.heads()
 
     @cached_property
-    def rows(self) -> list[CensusRow]:
+    def rows(self) -> list[_CensusRow]:
         """In the order of the heads; sites that no text reached are left out."""
         return list(_rows(self.tally))
 
-    def row(self, head: HeadName, question: str) -> CensusRow:
+    def row(self, head: HeadName, question: str) -> _CensusRow:
         """The row of one head and question or trait."""
         wanted = Head.parse(head)
         found = [row for row in self.rows if row.head == wanted and row.question == question]
@@ -128,7 +128,7 @@ class Census(HeadTable):
             raise InputError(f"this census has no row for {wanted} and {question!r}; questions are {asked}")
         return found[0]
 
-    def top(self, question: str, count: int = 5) -> list[CensusRow]:
+    def top(self, question: str, count: int = 5) -> list[_CensusRow]:
         """The heads with the highest mean."""
         rows = [row for row in self.rows if row.question == question]
         return sorted(rows, key=lambda row: -row.mean)[:count]
@@ -180,7 +180,7 @@ class Census(HeadTable):
         )
 
 
-def _rows(tally: Tally) -> Iterator[CensusRow]:
+def _rows(tally: Tally) -> Iterator[_CensusRow]:
     layout, counts = tally.layout, tally.head_counts()
     low, high = tally.intervals()
     shown = {"mean": tally.means(), "variance": tally.variances(), "minimum": tally.smallest, "maximum": tally.largest}
@@ -203,7 +203,7 @@ def _rows(tally: Tally) -> Iterator[CensusRow]:
             numbers = {key: None if value != value else value for key, value in numbers.items()}
             kind = "trait" if name in TRAITS else "question"
             histogram = bins[name][column] if name in bins else None
-            yield CensusRow(head, name, kind, queries[at][column], **numbers, histogram=histogram)
+            yield _CensusRow(head, name, kind, queries[at][column], **numbers, histogram=histogram)
 
 
 def _example_table(tally: Tally, tokens_of: Callable[[Tensor], tuple[Token, ...]]) -> pa.Table:

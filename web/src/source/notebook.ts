@@ -9,6 +9,8 @@ import {
   type Prediction,
   type Roles,
   type Source,
+  type Lens,
+  type Patching,
   type Trace,
   type Why,
 } from "./source";
@@ -58,6 +60,8 @@ export function notebookSource(first: string, ask: ReturnType<typeof requester>)
     why: (wanted) => value<Why>("why", wanted),
     cutPath: (wanted) => value<CutPath>("cut-path", wanted),
     trace: (wanted) => value<Trace>("trace", wanted),
+    lens: (wanted) => value<Lens>("lens", wanted),
+    patching: (wanted) => value<Patching>("patching", wanted),
     received: async (wanted) => receivedFrom(await bytes("received", wanted)),
     importance: async (wanted) => importanceFrom(await bytes("importance", wanted)),
     featured: () => value<PaperClaim[]>("featured"),

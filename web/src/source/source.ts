@@ -33,6 +33,9 @@ export type TraceStep = Trace["steps"][number];
 export type TraceRead = Sent<Schemas["KeyRead"]>;
 export type CutPathRequest = Required<Schemas["CutPathRequest"]>;
 export type CutPath = Schemas["CutPathResponse"];
+export type Lens = Schemas["LensResponse"];
+export type PatchingRequest = Required<Schemas["PatchingRequest"]>;
+export type Patching = Schemas["PatchingResponse"];
 export type PaperClaim = Schemas["PaperClaim"];
 
 export type PatchGrid = Schemas["PatchGrid"];
@@ -125,6 +128,9 @@ export interface Source {
   trace?(wanted: TraceRequest, signal?: AbortSignal): Promise<Trace>;
   /** The command that traces this prediction, where that needs Python; else null. */
   traceCommand?(wanted: TraceRequest): Promise<string | null>;
+  /** the likeliest token after every layer; which head or position carries what sets two texts apart */
+  lens?(wanted: { look: string; position: number }, signal?: AbortSignal): Promise<Lens>;
+  patching?(wanted: PatchingRequest, signal?: AbortSignal): Promise<Patching>;
   /** how far the program is with what it is doing; only a server can be asked while it works */
   progress?(): Promise<Progress>;
   /** a published site reads text alone, and has no sink of a picture to name */

@@ -28,6 +28,8 @@ const FULL: State = {
     { head: "5.1", query: 14, key: 7 },
   ],
   axis: "linear",
+  lens: true,
+  patch: "resid_pre",
   sampling: { temperature: 0.7, top_k: 40, top_p: 0.9 },
   toward: 17,
   minus: 4,

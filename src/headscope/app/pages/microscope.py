@@ -31,11 +31,17 @@ from headscope.app.pages.attribution import (
 from headscope.app.pages.explain import (
     CutPathRequest,
     CutPathResponse,
+    LensRequest,
+    LensResponse,
+    PatchingRequest,
+    PatchingResponse,
     TraceRequest,
     TraceResponse,
     WhyRequest,
     WhyResponse,
     cut_path,
+    patch_texts,
+    read_lens,
     split_arrow,
     trace_back,
 )
@@ -252,6 +258,12 @@ class Session:
 
     def cut_path(self, asked: CutPathRequest) -> CutPathResponse:
         return self._explain(asked.look, lambda look: cut_path(look, asked))
+
+    def lens(self, asked: LensRequest) -> LensResponse:
+        return read_lens(self._open(asked.look).look, asked)
+
+    def patching(self, asked: PatchingRequest) -> PatchingResponse:
+        return patch_texts(self._open(asked.look).look, self._open(asked.corrupted).look, asked)
 
     def _explain(self, name: str, explain: Callable[[Look], Explanation]) -> Explanation:
         found = explain(self._open(name).look)

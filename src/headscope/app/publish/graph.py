@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SIDES = ("q", "k")
 
 
-def norms_before_sites(model: OpenModel) -> dict[str, nn.Module]:
+def _norms_before_sites(model: OpenModel) -> dict[str, nn.Module]:
     """The norm that each site reads the stream through; a ``ModelError`` says why its scores are not of this form."""
     found: dict[str, nn.Module] = {}
     expected = ["embedding"]
@@ -169,7 +169,7 @@ def export(model: OpenModel) -> Exported:
 def _norms(model: HuggingFaceModel) -> tuple[dict[str, nn.Module], str]:
     """The norms before the sites, or why scores of this model are not split in a browser."""
     try:
-        return norms_before_sites(model), ""
+        return _norms_before_sites(model), ""
     except HeadscopeError as why:
         return {}, str(why)
 

@@ -118,7 +118,7 @@ class _PublishedModelEntry:
 
     name: str
     title: str
-    licence: Licence
+    licence: _Licence
     folder: str = ""
     why_not: str = ""
     bytes: int = 0
@@ -190,7 +190,7 @@ def sizes_of(folder: Path) -> dict[str, int]:
 
 
 def _publish_model(
-    scope: Scope, licence: Licence, options: PublishOptions, place: str, say: Say
+    scope: Scope, licence: _Licence, options: PublishOptions, place: str, say: Say
 ) -> _PublishedModelEntry:
     entry = _PublishedModelEntry(scope.shape.name, model_title(scope), licence)
     folder = options.out / place
@@ -341,7 +341,7 @@ UNKNOWN = "not stated"
 
 
 @dataclass(frozen=True)
-class Licence:
+class _Licence:
     """A licence by its short name, and the place that states it. ``stated`` is False where nothing does."""
 
     name: str
@@ -349,7 +349,7 @@ class Licence:
     stated: bool
 
 
-def licence_of(name: str, folder: Path | None) -> Licence:
+def licence_of(name: str, folder: Path | None) -> _Licence:
     """What a model card beside the weights says; a hub name is its own source."""
     source = name if folder is None or "/" in name else f"{name}, a folder of files"
     if folder == EMBEDDED:
@@ -358,11 +358,11 @@ def licence_of(name: str, folder: Path | None) -> Licence:
         if path.is_file():
             found = _in_card(path.read_text(encoding="utf-8", errors="replace"))
             if found:
-                return Licence(found, source, stated=True)
-    return Licence(UNKNOWN, source, stated=False)
+                return _Licence(found, source, stated=True)
+    return _Licence(UNKNOWN, source, stated=False)
 
 
-def require(licence: Licence, name: str, allowed: bool) -> None:
+def require(licence: _Licence, name: str, allowed: bool) -> None:
     """Refuse to publish weights whose licence does not say that one may, unless the person says so."""
     if not licence.stated and not allowed:
         raise InputError(

@@ -40,12 +40,12 @@ class Stored:
 
     graph: onnx.ModelProto
     weights: bytes
-    tables: dict[str, StoredMatrix]
+    tables: dict[str, _StoredMatrix]
     dtype: DType
 
 
 @dataclass(frozen=True)
-class StoredMatrix:
+class _StoredMatrix:
     """A matrix in the file: its first byte, its shape, and whether it lies there transposed."""
 
     offset: int
@@ -60,20 +60,20 @@ class _File:
     def __init__(self, dtype: DType) -> None:
         self.dtype, self.parts, self.size = dtype, list[bytes](), 0
 
-    def add(self, table: NDArray[np.float32]) -> StoredMatrix:
+    def add(self, table: NDArray[np.float32]) -> _StoredMatrix:
         """Store a table, rounded to the file's precision."""
         written = table.astype(self.dtype).tobytes()
         begins, padding = self.size, -len(written) % ALIGNED
         self.parts += [written, bytes(padding)]
         self.size += len(written) + padding
-        return StoredMatrix(begins, table.shape, self.dtype)
+        return _StoredMatrix(begins, table.shape, self.dtype)
 
 
 def store(graph: onnx.ModelProto, model: OpenModel, dtype: DType = "float16") -> Stored:
     """Move every weight of the graph into the file, in this precision."""
     from onnx import numpy_helper
 
-    file, moved = _File(dtype), dict[str, StoredMatrix]()
+    file, moved = _File(dtype), dict[str, _StoredMatrix]()
     arrays: dict[str, NDArray[np.float32]] = {}
     for weight in graph.graph.initializer:
         if weight.data_type == 1 and np.prod(weight.dims) >= SMALLEST:  # 1: float32
@@ -111,8 +111,8 @@ def _read_by_heads(model: OpenModel) -> dict[str, NDArray[np.float32]]:
 
 
 def _found(
-    wanted: NDArray[np.float32], arrays: dict[str, NDArray[np.float32]], moved: dict[str, StoredMatrix]
-) -> StoredMatrix | None:
+    wanted: NDArray[np.float32], arrays: dict[str, NDArray[np.float32]], moved: dict[str, _StoredMatrix]
+) -> _StoredMatrix | None:
     """The same numbers among the graph's own weights, which its exporter renames and transposes."""
     for name, array in arrays.items():
         for turned in (False, True):
@@ -122,7 +122,7 @@ def _found(
     return None
 
 
-def _point_outside(graph: onnx.ModelProto, moved: dict[str, StoredMatrix]) -> None:
+def _point_outside(graph: onnx.ModelProto, moved: dict[str, _StoredMatrix]) -> None:
     """Replace these weights by references into the file, each with the steps that widen it to float32.
 
     The runtime takes these steps once, when a session begins: all that they read is constant.
@@ -139,7 +139,7 @@ def _point_outside(graph: onnx.ModelProto, moved: dict[str, StoredMatrix]) -> No
         old.extend(new)
 
 
-def _widened(name: str, table: StoredMatrix) -> tuple[list[onnx.TensorProto], list[onnx.NodeProto]]:
+def _widened(name: str, table: _StoredMatrix) -> tuple[list[onnx.TensorProto], list[onnx.NodeProto]]:
     """A weight as it is stored, and the steps that make float32 of it."""
     from onnx import TensorProto, helper
 

@@ -33,7 +33,7 @@ class ProblemFrame(Problem):
     event: Literal["problem"] = "problem"
 
 
-class FrameStream(StreamingResponse):
+class _FrameStream(StreamingResponse):
     """A response of frames."""
 
     media_type = "application/x-headscope-frames"
@@ -70,7 +70,7 @@ async def stream(worker: RequestWorker, queue: FairQueue, request: Request, work
         raise first
     if first is None:
         return Response(status_code=DISCONNECTED)
-    return FrameStream(_sent(first, frames, lambda: queue.leave(turn), task))
+    return _FrameStream(_sent(first, frames, lambda: queue.leave(turn), task))
 
 
 async def _sent(

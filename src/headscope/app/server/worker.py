@@ -37,7 +37,7 @@ PROBLEM: dict[int | str, dict[str, Any]] = {422: {"model": Problem}}
 Result = TypeVar("Result")
 
 
-class ContainerResponse(Response):
+class _ContainerResponse(Response):
     """A response that holds arrays."""
 
     media_type = "application/x-headscope"
@@ -46,7 +46,7 @@ class ContainerResponse(Response):
 def container_of(model: Any) -> dict[str, Any]:
     """FastAPI's arguments for a route whose response is a container with this model as its JSON."""
     responses: dict[int | str, dict[str, Any]] = {200: {"model": model}, **PROBLEM}
-    return {"response_class": ContainerResponse, "response_model": None, "responses": responses}
+    return {"response_class": _ContainerResponse, "response_model": None, "responses": responses}
 
 
 class RequestWorker:
@@ -81,7 +81,7 @@ class RequestWorker:
     ) -> Response:
         """The same for work that returns arrays."""
         found = await self.run(request, model, lambda session: pack(*work(session)), kind)
-        return found if isinstance(found, Response) else ContainerResponse(found)
+        return found if isinstance(found, Response) else _ContainerResponse(found)
 
     async def run_in(
         self, queue: FairQueue, request: Request, work: Callable[[], Result], kind: Kind = "long"
@@ -101,7 +101,7 @@ class RequestWorker:
     ) -> Response:
         """The same for work that returns arrays."""
         found = await self.run_in(queue, request, lambda: pack(*work()), kind)
-        return found if isinstance(found, Response) else ContainerResponse(found)
+        return found if isinstance(found, Response) else _ContainerResponse(found)
 
     def progress(self, request: Request, name: str) -> RequestProgress:
         """How far a client's request is: the one of this name, or its latest."""

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -98,14 +95,6 @@ class Results:
         )
         return cls(arms, partition, Budget(**stored["budget"]), stored["seeds"])
 
-    def of(self, task: str, arm: str) -> Outcome:
-        """The outcome of one arm on one task."""
-        found = [outcome for outcome in self.arms if (outcome.task, outcome.arm) == (task, arm)]
-        if not found:
-            known = sorted({f"{outcome.task}: {outcome.arm}" for outcome in self.arms})
-            raise InputError(f"there is no outcome for {task}: {arm}; there are {'; '.join(known)}")
-        return found[0]
-
 
 def arms(lookups: int = 2, d_model: int = 32) -> list[Arm]:
     """k heads, and three models of one head with as many parameters."""
@@ -136,50 +125,19 @@ def compare(
     on_outcome: OutcomeCallback | None = None,
 ) -> list[Outcome]:
     """Train every arm, its seeds as one batch. ``on_outcome`` is called as each arm finishes."""
-    return _compared([(task, arm, seeds, budget or Budget()) for arm in chosen], on_outcome, 1)
-
-
-def one_or_many(
-    seeds: int = 5, budget: Budget | None = None, on_outcome: OutcomeCallback | None = None, workers: int = 1
-) -> Results:
-    """Run both experiments; ``workers`` processes share the arms, and their number changes no result."""
-    budget = budget or Budget()
-    trials = [(task, arm, seeds, budget) for task in (KEYS, ROLES) for arm in arms(KEYS.lookups, budget.d_model)]
-    outcomes = _compared(trials + _partition_trials(seeds, budget), on_outcome, workers)
-    return Results(outcomes[: len(trials)], outcomes[len(trials) :], budget, seeds)
-
-
-def partition(seeds: int = 5, budget: Budget | None = None, on_outcome: OutcomeCallback | None = None) -> list[Outcome]:
-    """Run the partition experiment."""
-    return _compared(_partition_trials(seeds, budget or Budget()), on_outcome, 1)
+    outcomes: list[Outcome] = []
+    for arm in chosen:
+        outcomes.append(outcome((task, arm, seeds, budget or Budget())))
+        if on_outcome is not None:
+            on_outcome(outcomes[-1])
+    return outcomes
 
 
 Trial = tuple[LookupTask, Arm, int, Budget]
 
 
-def _partition_trials(seeds: int, budget: Budget) -> list[Trial]:
-    return [(PARTITION, arm, seeds, replace(budget, d_model=PARTITION_WIDTH)) for arm in partition_arms()]
-
-
-def _compared(trials: Sequence[Trial], on_outcome: OutcomeCallback | None, workers: int) -> list[Outcome]:
-    """Run the trials; return and report their outcomes in order."""
-    if workers < 1:
-        raise InputError(f"workers={workers}: give at least 1")
-    outcomes: list[Outcome] = []
-    with ExitStack() as stack:
-        if workers == 1:
-            made: Iterator[Outcome] = map(_outcome, trials)
-        else:
-            fresh = multiprocessing.get_context("spawn")  # a fork would inherit threads that torch has started
-            made = stack.enter_context(ProcessPoolExecutor(workers, fresh)).map(_outcome, trials)
-        for outcome in made:
-            outcomes.append(outcome)
-            if on_outcome is not None:
-                on_outcome(outcome)
-    return outcomes
-
-
-def _outcome(trial: Trial) -> Outcome:
+def outcome(trial: Trial) -> Outcome:
+    """Train one arm on one task with several seeds."""
     task, arm, seeds, budget = trial
     if seeds < 1:
         raise InputError(f"seeds={seeds}: give at least 1, and several for an interval")

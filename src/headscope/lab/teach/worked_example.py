@@ -103,7 +103,7 @@ class WorkedExample:
 
 
 @dataclass(frozen=True)
-class HeadWork:
+class _HeadWork:
     """The numbers of one head: from x to weights, and z from the given scorecard."""
 
     query: Vector
@@ -118,7 +118,7 @@ class _Worked:
     """The example, computed."""
 
     example: WorkedExample
-    heads: list[HeadWork]
+    heads: list[_HeadWork]
     concatenated: Vector
     through_identity: Vector
     mixed: Vector
@@ -166,9 +166,9 @@ def vector(values: Sequence[Number], digits: int = 3) -> str:
     return f"({' '.join(number(value, digits) for value in values)})"
 
 
-def _head_work(example: WorkedExample, head: ExampleHead) -> HeadWork:
+def _head_work(example: WorkedExample, head: ExampleHead) -> _HeadWork:
     query = _times(example.x[example.reader], head.W_Q)
     keys = {word: _times(example.x[word], head.W_K) for word in example.words}
     root = math.sqrt(len(query))
     scores = {word: math.fsum(a * b for a, b in zip(query, key, strict=True)) / root for word, key in keys.items()}
-    return HeadWork(query, keys, scores, _softmax(scores), weigh(head.scorecard, example.values))
+    return _HeadWork(query, keys, scores, _softmax(scores), weigh(head.scorecard, example.values))

@@ -51,7 +51,7 @@ class Corpus:
         if self._files is not None:
             return [
                 {"stream": "a pipe"}
-                if is_stream(path)
+                if _is_stream(path)
                 else {
                     "file": writable(path.name),
                     "bytes": path.stat().st_size,
@@ -70,7 +70,7 @@ class Corpus:
     def known_by_reading(self) -> bool:
         """Whether nothing but reading this corpus tells it from another: a pipe, or an iterable of Python's."""
         if self._files is not None:
-            return any(is_stream(path) for path in self._files)
+            return any(_is_stream(path) for path in self._files)
         return not self._is_list_of_texts and not self._fingerprint
 
     @property
@@ -240,7 +240,7 @@ class FileHashes:
                 raise InputError(f"{path} changed while it was read; scan again when nothing writes to it")
 
 
-def is_stream(path: Path) -> bool:
+def _is_stream(path: Path) -> bool:
     """Whether a path is a pipe or device, which can be read only once."""
     return not stat.S_ISREG(path.stat().st_mode)
 

@@ -32,6 +32,8 @@ export interface State extends Place {
   off: string[];
   knockOuts: Edge[];
   axis: "log" | "linear";
+  lens: boolean; // the likeliest token after every layer
+  patch: "scores" | "z" | "resid_pre" | "attn_out" | "mlp_out"; // what is compared: scores, or what is patched
   sampling: Sampling | null;
   toward: number | null;
   minus: number | null;
@@ -55,6 +57,8 @@ export const INITIAL: State = {
   off: [],
   knockOuts: [],
   axis: "log",
+  lens: false,
+  patch: "scores",
   sampling: null,
   toward: null,
   minus: null,
@@ -73,10 +77,11 @@ export function writeAddress(state: State): string {
   };
   writePlace(put, state, "");
   put("head", state.head);
-  for (const name of ["view", "measure", "facing", "show", "order", "how", "axis"] as const)
+  for (const name of ["view", "measure", "facing", "show", "order", "how", "axis", "patch"] as const)
     put(name, state[name], INITIAL[name]);
   if (state.zoom)
     put("zoom", [state.zoom.row, state.zoom.column, state.zoom.span].map((at) => Math.round(at * 10) / 10).join(","));
+  if (state.lens) put("lens", 1);
   if (state.aside) put("aside", 1);
   if (!state.compare) put("compare", 0);
   if (state.off.length) put("off", state.off.join(","));
@@ -118,6 +123,8 @@ export function readAddress(address: string): State {
     how: oneOf("how", ["zero", "mean"]),
     off: fields.get("off")?.split(",").filter(Boolean) ?? [],
     knockOuts: readKnockOuts(fields.get("cut")),
+    lens: fields.get("lens") === "1",
+    patch: oneOf("patch", ["scores", "z", "resid_pre", "attn_out", "mlp_out"]),
     axis: oneOf("axis", ["log", "linear"]),
     sampling: readSampling(fields),
     toward: whole(fields.get("toward")),

@@ -11,11 +11,13 @@ export class Settings {
   how = $state<State["how"]>("zero");
   off = $state.raw<string[]>([]);
   axis = $state<State["axis"]>("log");
+  lens = $state(false);
+  patch = $state<State["patch"]>("scores");
   sampling = $state.raw<Sampling | null>(null);
   knockingOut = $state(false); // a click on a cell cuts its arrow
 
   apply(state: State): void {
-    const { view, measure, facing, aside, compare, how, off, axis, sampling } = state;
+    const { view, measure, facing, aside, compare, how, off, axis, lens, patch, sampling } = state;
     Object.assign(this, {
       view,
       measure,
@@ -25,14 +27,19 @@ export class Settings {
       how,
       off,
       axis,
+      lens,
+      patch,
       sampling,
       head: state.head ?? this.head,
     });
   }
 
-  values(): Pick<State, "view" | "measure" | "facing" | "aside" | "compare" | "how" | "off" | "axis" | "sampling"> {
-    const { view, measure, facing, aside, compare, how, off, axis, sampling } = this;
-    return { view, measure, facing, aside, compare, how, off, axis, sampling };
+  values(): Pick<
+    State,
+    "view" | "measure" | "facing" | "aside" | "compare" | "how" | "off" | "axis" | "lens" | "patch" | "sampling"
+  > {
+    const { view, measure, facing, aside, compare, how, off, axis, lens, patch, sampling } = this;
+    return { view, measure, facing, aside, compare, how, off, axis, lens, patch, sampling };
   }
 
   toggleOff(name: string): void {

@@ -34,6 +34,34 @@ export default {
   onTheRight: "On the right: what",
   readsFrom: "attends to from",
 
+  lens: {
+    open: "Layer by layer",
+    title: "Layer by layer",
+    why: "The likeliest next token if the stream before each layer were its end (logit lens)",
+    layer: (name: string) => `before layer ${name}`,
+    end: "prediction",
+    from: (token: string) => `after ${token}`,
+  },
+  patching: {
+    choices: {
+      scores: "Scores",
+      z: "Patch heads",
+      resid_pre: "Patch stream",
+      attn_out: "Patch attention",
+      mlp_out: "Patch MLPs",
+    },
+    label: "What is compared",
+    title: "Patch left into right",
+    metric: (right: string, wrong: string) => `logit of ${right} minus logit of ${wrong}`,
+    values: (left: string, right: string) => `${left} left, ${right} right`,
+    legend: "Each cell’s value is taken from the left text: 1 makes the right text as the left one, 0 changes nothing.",
+    sameModel: "Patching puts values of one text into another of the same model. Choose the same model on both sides.",
+    head: (name: string, effect: string) => `Head ${name}: ${effect}`,
+    cell: (layer: string, token: string, effect: string) => `Layer ${layer}, ${token}: ${effect}`,
+    layer: "Layer",
+    working: "Patching",
+  },
+
   typeOrPick: "Type a sentence, or pick an example. Nothing leaves this machine.",
   beginning: (read: string) => `The model reads only the first ${read} tokens of this text.`,
   truncated: (length: string, read: string) =>
