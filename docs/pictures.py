@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 import headscope
-from headscope.app.colour import STOPS
+from headscope.heads.figure import STOPS
 from headscope.heads.look.look import Look
 from headscope.heads.questions.standard_questions import standard_questions
 

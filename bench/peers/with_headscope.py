@@ -31,15 +31,11 @@ def parts(scope, ids):
 
 
 def picture_of_a_head(scope, ids, path):
-    from headscope.app.export.png import save_png
-
-    save_png(scope.look(ids), "5.1", path)
+    scope.look(ids).plot("5.1").save(path)
 
 
 def picture_of_all(scope, ids, path):
-    from headscope.app.export.html import save_html
-
-    save_html(scope.look(ids), path)
+    scope.look(ids).save_html(path)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headscope.app.show import show
     from headscope.attention.module import MultiHeadAttention
+    from headscope.attention.progress import progress
     from headscope.attention.questions import Question
     from headscope.heads.edits.ablate import ablate, force, scale
     from headscope.heads.edits.hidden_keys import hide, knock_out
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from headscope.models.any_torch.steps import StepOptions
     from headscope.names import Head
     from headscope.scan.options import ScanOptions
-    from headscope.scope import load, open_look
+    from headscope.scope import compare, load, open_look, random_heads
 
 __version__ = "0.1.0"
 
@@ -38,6 +39,7 @@ _HOMES = {
     "StepOptions": "headscope.models.any_torch.steps",
     "TrainingRecorder": "headscope.heads.film",
     "ablate": "headscope.heads.edits.ablate",
+    "compare": "headscope.scope",
     "force": "headscope.heads.edits.ablate",
     "hide": "headscope.heads.edits.hidden_keys",
     "knock_out": "headscope.heads.edits.hidden_keys",
@@ -45,6 +47,8 @@ _HOMES = {
     "open_look": "headscope.scope",
     "patch": "headscope.heads.edits.patch",
     "path": "headscope.heads.edits.path",
+    "progress": "headscope.attention.progress",
+    "random_heads": "headscope.scope",
     "scale": "headscope.heads.edits.ablate",
     "steer": "headscope.heads.edits.patch",
     "show": "headscope.app.show",
@@ -63,6 +67,7 @@ __all__ = [
     "TrainingRecorder",
     "__version__",
     "ablate",
+    "compare",
     "force",
     "hide",
     "knock_out",
@@ -70,6 +75,8 @@ __all__ = [
     "open_look",
     "patch",
     "path",
+    "progress",
+    "random_heads",
     "scale",
     "show",
     "steer",
@@ -81,20 +88,20 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'headscope' has no attribute {name!r}; it has {', '.join(sorted(_HOMES))}")
-    if name == "load":
-        _set_notebook_display()
+    if name in ("load", "open_look"):
+        _connect_app()
     return getattr(import_module(home), name)
 
 
-def _set_notebook_display() -> None:
-    """Let notebooks show looks through the app, which heads may not import; it is loaded when one is first shown."""
+def _connect_app() -> None:
+    """Let looks be shown and saved through the app, which heads may not import; it is loaded on first use."""
     from headscope.heads.look.look import Look
 
-    def display(look: Any) -> Any:
-        """Return what a notebook shows for a look, or for the steps of a run."""
-        return import_module("headscope.app.export.notebook").display(look)
+    def app() -> Any:
+        """Import what shows and saves looks."""
+        return import_module("headscope.app.export.notebook")
 
-    Look.display = display
+    Look.app = app
 
 
 def __dir__() -> list[str]:

@@ -85,7 +85,9 @@ def _fits(value: Any, hint: Any) -> bool:
         return value in parts
     if kind in (int, float):
         return isinstance(value, SupportsIndex if kind is int else SupportsFloat)
-    if kind is Any or not isinstance(kind, type) or vars(kind).get("_is_protocol", False):
+    if kind is Any or not isinstance(kind, type):
+        return True
+    if vars(kind).get("_is_protocol") and not vars(kind).get("_is_runtime_protocol"):
         return True
     if not isinstance(value, kind) or (isinstance(value, str) and kind in (Sequence, Collection)):
         return False  # one text, given for a list, would be read as a list of characters

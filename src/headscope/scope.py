@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
+from headscope.attention.progress import showing
 from headscope.checked import checked
 from headscope.errors import EditError, InputError
 from headscope.heads.edits.edit import BoundEdit, Edit, EditFunction, Edits, of_function
 from headscope.heads.explain import qk_ov_circuits
 from headscope.heads.explain.qk_ov_circuits import Compositions, FactoredMatrix, Through
-from headscope.heads.look.importance import Importance, Target, importance
+from headscope.heads.look.importance import Importances, Target, importance
 from headscope.heads.look.look import Look
 from headscope.heads.look.padded_batch import ComparedLengths, NotOneBatchError, read_in_one_batch
 from headscope.heads.look.sampling import Cuts, Sampling, Steps, draw
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from headscope.heads.roles.run import RoleOptions
     from headscope.models.any_torch.steps import StepOptions
     from headscope.scan.census import Census
+    from headscope.scan.compare import Comparison
     from headscope.scan.options import ScanOptions
 
 EMBEDDED = Path(__file__).parent / "models" / "embedded"
@@ -83,16 +85,34 @@ class Scope:
         return self.model.shape
 
     @property
+    def tokenizer(self) -> Any:
+        """The model's tokenizer, as transformers made it; None without one."""
+        return self.model.processor.tokenizer
+
+    @property
+    def hf_model(self) -> torch.nn.Module:
+        """The PyTorch model itself."""
+        return self.model.model
+
+    @property
     def notes(self) -> Sequence[str]:
         """What to know about this model: parts that are not observed, what kind of sum its head parts make."""
         return self.model.notes
 
     @overload
-    def look(self, text: list[str] | list[list[int]] | list[tuple[str, str]]) -> list[Look]: ...
+    def look(self, text: list[str] | list[list[int]] | list[tuple[str, str]] | list[torch.Tensor]) -> list[Look]: ...
     @overload
     def look(self, text: Any) -> Look: ...
+    @showing()
     def look(self, text: Any) -> Look | list[Look]:
-        """Read one text (or token ids, messages, an image or audio), or a list of texts as one padded batch."""
+        """Read one text (or token ids, messages, an image or audio), or a list of texts as one padded batch.
+
+        Of ids ``[text, token]`` every row is a text.
+        """
+        if isinstance(text, torch.Tensor) and text.ndim == 2 and len(text) > 1 and not text.is_floating_point():
+            text = text.tolist()
+        if isinstance(text, list) and text and all(isinstance(item, torch.Tensor) for item in text):
+            text = [item.flatten().tolist() for item in text]
         if isinstance(text, list) and text and all(isinstance(item, str | list | tuple) for item in text):
             return self._read_all([self._look(item) for item in text])
         return self._look(text).read()
@@ -164,9 +184,10 @@ class Scope:
         chosen = torch.tensor(ids)
         return Generated(self.model.processor.decode(chosen), self.model.processor.tokens_of(chosen), steps)
 
+    @showing()
     def importance(
         self, texts: Sequence[Any], how: Literal["exact", "gradient"] = "exact", target: Target | None = None
-    ) -> list[Importance]:
+    ) -> Importances:
         """How much ablating each head changes the loss on these texts: exactly, or at first order from gradients.
 
         ``target`` makes one number of the model's output, whose change is measured in place of the loss: a class's
@@ -174,6 +195,7 @@ class Scope:
         """
         return importance(self.model, texts, how, edits=[edit.bound for edit in self._edits()], target=target)
 
+    @showing()
     def patching(
         self,
         clean: Any,
@@ -214,6 +236,7 @@ class Scope:
         return prune(self.model, keep=keep, heads=heads, texts=texts, even=even, by=by)
 
     @own_precision()
+    @showing()
     def heads(self, options: RoleOptions | None = None) -> Report:
         """Test every head for every role: score, null, interval and paper, and how many heads have none."""
         from headscope.heads.roles.run import run_battery
@@ -229,8 +252,6 @@ class Scope:
         """
         from headscope.heads.questions.where import MOST_TOKENS, where
 
-        if isinstance(texts, str):
-            raise InputError("where() takes a list of texts; for one text: scope.look(text).where()")
         prepared = (self._look(text) for text in texts)
         ids = ((look, look.prepared.inputs.get("input_ids")) for look in prepared)
         looks = (
@@ -269,6 +290,7 @@ class Scope:
         return qk_ov_circuits.compositions(self.model, through)
 
     @own_precision()
+    @showing()
     def circuit(
         self,
         clean: Sequence[Any] | str,
@@ -338,6 +360,39 @@ class Scope:
     def __repr__(self) -> str:
         shape = self.shape
         return f"Scope({shape.name}: {shape.n_heads} heads in {len(shape.sites)} sites, d_model {shape.d_model})"
+
+
+@checked
+def compare(
+    before: Scope | Census | str | Path, after: Scope | Census | str | Path, texts: Sequence[Any] = ()
+) -> Comparison:
+    """Compare two models head by head on the same texts, or two censuses or their folders: every change, its interval.
+
+    Sites and heads of both have to be the same, as of two checkpoints, or of a model before and after fine-tuning.
+    """
+    from headscope.scan.compare import compare as compare_censuses
+    from headscope.scan.options import ScanOptions
+
+    scanned = []
+    for each in (before, after):
+        if isinstance(each, Scope) and not texts:
+            raise InputError("compare(scope, scope, texts): two models are compared on texts; give at least one")
+        scanned.append(each.scan(list(texts), options=ScanOptions(progress=False)) if isinstance(each, Scope) else each)
+    return compare_censuses(*scanned)
+
+
+@checked
+def random_heads(scope: Scope, like: Sequence[HeadName], seed: int = 0) -> list[Head]:
+    """Draw controls for some heads: as many others from each of their sites, such as for ``ablate(*controls)``."""
+    wanted = [scope.shape.find(head) for head in like]
+    generator, drawn = torch.Generator().manual_seed(seed), list[Head]()
+    for site in dict.fromkeys(head.site for head in wanted):
+        count = sum(head.site == site for head in wanted)
+        others = [head for head in scope.shape.sites[site].heads() if head not in wanted]
+        if len(others) < count:
+            raise InputError(f"site {site} has {len(others)} other heads, and {count} were asked for; give fewer")
+        drawn += [others[at] for at in torch.randperm(len(others), generator=generator)[:count].tolist()]
+    return drawn
 
 
 @checked

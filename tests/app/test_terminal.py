@@ -8,7 +8,6 @@ import re
 import pytest
 from rich.console import Console
 
-from headscope.app.colour import STOPS, weight_colour
 from headscope.app.terminal import (
     pattern,
     percent,
@@ -17,6 +16,7 @@ from headscope.app.terminal import (
     top_heads,
     visible,
 )
+from headscope.heads.figure import STOPS, weight_colour
 from headscope.heads.questions.standard_questions import STANDARD
 
 TEXT = "the old lamp on the landing burned until morning and the old lamp on the"

@@ -43,7 +43,7 @@ def test_a_missing_model_still_shows_its_published_claims(monkeypatch: pytest.Mo
     assert done.exit_code == 0, done.output
     assert "induction: 17.6 0.99, 16.3" in done.output
     assert "published claims only: nobody/gpt2-xl is not on this machine" in done.output
-    with pytest.raises(ModelError, match="nobody/unheard-of cannot be opened"):
+    with pytest.raises(ModelError, match="nobody/unheard-of is not on this machine"):
         run("heads", "nobody/unheard-of", "--papers")
 
 

@@ -13,8 +13,7 @@ from headscope.errors import InputError
 LINES = [
     "circuit pairs.csv --out ./pairs.csv",
     "circuit pairs.csv --out link.csv",
-    "look photo.png --png photo.png",
-    "look photo.png --html photo.png",
+    "look photo.png --save photo.png",
 ]
 
 
@@ -30,13 +29,6 @@ def test_what_is_read_is_not_written_over(line: str, tmp_path: Path, monkeypatch
     assert isinstance(done.exception, InputError)
     assert "is read by this command and would be written over; give another name" in str(done.exception)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
-
-
-def test_two_exports_of_one_name_are_refused(tmp_path: Path) -> None:
-    same = str(tmp_path / "look.out")
-    done = CliRunner().invoke(app, ["look", "hello", "--head", "0.0", "--png", same, "--html", same])
-    assert isinstance(done.exception, InputError)
-    assert "--png and --html are both" in str(done.exception)
 
 
 def test_a_text_longer_than_a_name_that_ends_like_a_picture_is_a_text() -> None:

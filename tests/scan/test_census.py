@@ -67,7 +67,7 @@ def test_a_census_does_not_differ_from_itself_and_does_from_other_weights(folder
     largest = moved.changes[0]
     assert largest.clear
     assert largest.after == pytest.approx(other.row(largest.head, largest.question).mean)
-    assert moved.to_arrow().num_rows == len(moved.changes)
+    assert moved.table().num_rows == len(moved.changes)
     assert "tiny on 31 texts → tiny on 31 texts" in repr(moved)
 
 
@@ -118,7 +118,7 @@ def test_an_old_census_loads_with_the_numbers_it_was_written_with() -> None:
 @pytest.mark.filterwarnings("ignore:.*without digests of its data")
 def test_the_command_compares_an_old_census_with_a_new_one(tmp_path: Path) -> None:
     scan(open_tiny(seed=1), texts(3), out=tmp_path / "new", options=ScanOptions(context=32, replicates=3, threads=1))
-    printed = CliRunner().invoke(app, ["compare", str(OLD), str(tmp_path / "new"), "--json"])
+    printed = CliRunner().invoke(app, ["compare", str(OLD), str(tmp_path / "new"), "-n", "99", "--json"])
     assert printed.exit_code == 0, printed.output
     old, new = Census.load(OLD), Census.load(tmp_path / "new")
     changes = json.loads(printed.output)

@@ -13,10 +13,10 @@ from rich.console import Console
 
 import headscope
 from headscope.app import terminal
-from headscope.app.export import png
 from headscope.app.export.html import page as exported_page
 from headscope.app.export.html import save_html
 from headscope.app.pages.microscope import Session
+from headscope.names import printable
 from headscope.scope import Scope
 from tests.e2e.conftest import ARGUMENTS, CHROMIUM, served, until
 from tests.security.hostile import NAME, TEXT, TOKENS, hostile_scope
@@ -107,7 +107,7 @@ def test_an_exported_file_has_the_same_elements_for_any_text(hostile):
 
 def test_control_characters_do_not_reach_a_terminal(scope: Scope):
     for control in ("\x1b[2J\x1b]0;title\x07", "\x9b31m", "\x08\x7f", "\u202eevil\u2066"):
-        shown = terminal.printable(f"a{control}b\n\tc")
+        shown = printable(f"a{control}b\n\tc")
         assert shown.startswith("a")
         assert shown.endswith("b\n\tc")
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", shown)
@@ -127,6 +127,6 @@ def test_control_characters_in_tokens_are_shown_in_the_summary(tmp_path: Path):
 @pytest.mark.filterwarnings("ignore:Glyph")
 def test_a_picture_does_not_parse_tokens_as_formulas(hostile, tmp_path):
     with headscope.load() as embedded:
-        png.save_png(embedded.look("$x$ $\\frac{$ $$ \\undefined"), "0.0", tmp_path / "a.png")
-    png.save_png(hostile.look(TEXT), "0.0", tmp_path / "b.png")
+        embedded.look("$x$ $\\frac{$ $$ \\undefined").plot("0.0").save(tmp_path / "a.png")
+    hostile.look(TEXT).plot("0.0").save(tmp_path / "b.png")
     assert (tmp_path / "a.png").read_bytes()[:4] == (tmp_path / "b.png").read_bytes()[:4] == b"\x89PNG"

@@ -9,10 +9,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headscope.app.colour import weight_colour
 from headscope.errors import InputError
+from headscope.heads.figure import shown as visible
+from headscope.heads.figure import weight_colour
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.names import Head, printable
+from headscope.names import Head
 
 if TYPE_CHECKING:
     from headscope.app.pages.media.head_map import HeadMap
@@ -97,7 +98,7 @@ def pattern(look: Look, head: str) -> RenderableType:
     n_query, n_key = weights.shape
     if n_query > WIDEST or n_key > WIDEST:
         raise InputError(
-            f"a pattern of {n_query}×{n_key} does not fit a terminal ({WIDEST} tokens at most); use --png or the page"
+            f"a pattern of {n_query}×{n_key} does not fit a terminal ({WIDEST} tokens at most); use --save or the page"
         )
     causal = n_query == n_key and not bool(weights.triu(1).any())
     names = [visible(token.text) for token in look.query_tokens(Head.parse(head).site)]
@@ -118,7 +119,7 @@ def patch_map(drawn: HeadMap) -> RenderableType:
     """What a query reads of a picture, one cell per patch; the darkest is the patch that is read most."""
     rows, columns = drawn.weights.shape
     if columns > WIDEST:
-        raise InputError(f"a picture of {rows}×{columns} patches does not fit a terminal; use --png or the page")
+        raise InputError(f"a picture of {rows}×{columns} patches does not fit a terminal; use --save or the page")
     top = max(float(drawn.weights.max()), 1e-12)
     who = "the mean over all queries" if drawn.query == "mean" else visible(drawn.query)
     lines = [Text(f"head {drawn.head}: what {who} reads of the picture", style="bold")]
@@ -140,11 +141,6 @@ def ablation_table(change: Mapping[str, Any]) -> Table:
     for entry in change["next"]:
         table.add_row(visible(entry["token"]), percent(entry["with"]), percent(entry["without"]))
     return table
-
-
-def visible(text: str) -> str:
-    """A token without leading space or line breaks, whitespace shown as a sign."""
-    return printable(text.strip().replace("\n", "⏎")) or {"\n": "⏎", "\t": "⇥"}.get(text[:1], "␣")
 
 
 def share(value: float) -> str:

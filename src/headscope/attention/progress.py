@@ -6,6 +6,8 @@ may let other work run before it returns, unless the work is ``uninterrupted``, 
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,6 +15,10 @@ from contextvars import ContextVar
 ProgressCallback = Callable[[str, int, int], None]
 """Called with the name of the task, the steps done, and the steps in all."""
 
+QUIET, LINE_EVERY = 1.0, 10.0
+"""Seconds before progress is shown, and between two lines of it where there is no terminal."""
+
+_shows = True
 _callback: ContextVar[ProgressCallback | None] = ContextVar("headscope_progress", default=None)
 
 _uninterrupted: ContextVar[bool] = ContextVar("headscope_uninterrupted", default=False)
@@ -72,3 +78,54 @@ def progress_callback(callback: ProgressCallback) -> Iterator[None]:
         yield
     finally:
         _callback.reset(token)
+
+
+def progress(shown: bool) -> None:
+    """Show the progress of Python calls of more than a second on stderr, or (with False) never."""
+    global _shows
+    _shows = shown
+
+
+@contextmanager
+def showing() -> Iterator[None]:
+    """Show how far the work in the block is, unless something listens already or progress is off."""
+    if not _shows or listening():
+        yield
+        return
+    line = _Line()
+    try:
+        with progress_callback(line):
+            yield
+    finally:
+        line.end()
+
+
+class _Line:
+    """Progress as one line that is written over; as a line every ten seconds where there is no terminal."""
+
+    def __init__(self) -> None:
+        self.began = self.said = time.monotonic()
+        self.rewrites = sys.stderr.isatty() or "ipykernel" in sys.modules
+        self.width = 0
+
+    def __call__(self, task: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        wait = LINE_EVERY if not self.rewrites else QUIET if not self.width else 0.1
+        if not 0 < done <= total or now - self.said < wait:
+            return
+        self.said = now
+        left = (now - self.began) * (total - done) / done
+        text = f"{task[:1].upper()}{task[1:]}: {done / total:.0%}, about {left:.0f} s left"
+        start, end = ("\r", "") if self.rewrites else ("", "\n")
+        _write(start + text.ljust(self.width) + end)
+        self.width = len(text)
+
+    def end(self) -> None:
+        """Clear the line."""
+        if self.rewrites and self.width:
+            _write("\r" + " " * self.width + "\r")
+
+
+def _write(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,8 +30,6 @@ if TYPE_CHECKING:
 
 Own = tuple[list[str], list[str]]
 """Classes of tokens, and the files they are measured on."""
-
-LINE_EVERY = 10.0  # seconds between two lines of progress where there is no terminal
 
 
 @app.command()
@@ -99,44 +94,7 @@ def _test_heads(model: str | None, inputs: int, seed: int, roles: tuple[str, ...
     with load(model) as scope:
         asked = tuple(own_role(rule, texts) for rule in rules)
         chosen = roles or (() if asked else None)
-        with _shown_progress():
-            return scope.heads(RoleOptions(inputs=inputs, roles=chosen, own=asked, seed=seed))
-
-
-@contextmanager
-def _shown_progress() -> Iterator[None]:
-    """Show the task and the time left on stderr: a bar in a terminal, else a line every ten seconds."""
-    from headscope.attention.progress import progress_callback
-
-    if not sys.stderr.isatty():
-        with progress_callback(_Lines()):
-            yield
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=28), TextColumn("{task.percentage:.0f} %"))
-    left = (TimeRemainingColumn(compact=True), TextColumn("left; Ctrl-C keeps what is done"))
-    with Progress(*columns, *left, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("probes", total=None)
-        with progress_callback(
-            lambda name, done, total: bar.update(task, description=name, completed=done, total=total)
-        ):
-            yield
-
-
-class _Lines:
-    """Progress as lines of text, for a log."""
-
-    def __init__(self) -> None:
-        self.began = self.said = time.monotonic()
-
-    def __call__(self, task: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        if done and now - self.said >= LINE_EVERY:
-            self.said = now
-            left = (now - self.began) * (total - done) / done
-            say(f"{task}: {done / total:.0%}, about {left:.0f} s left", err=True)
+        return scope.heads(RoleOptions(inputs=inputs, roles=chosen, own=asked, seed=seed))
 
 
 def _read_report(path: Path) -> Report:

@@ -106,14 +106,13 @@ def look(
         str | None,
         typer.Option(help="The query position in a picture: its label or number, for example CLS, 'patch 3,4' or -1."),
     ] = None,
-    png: Annotated[
-        Path | None,
+    save: Annotated[
+        list[Path] | None,
         typer.Option(
-            help="Save the pattern of --head as a PNG, over the picture or sound. "
-            "For pictures, without --head: every head."
+            help="Save a figure (.svg, .pdf, .png) of --head or of every head, the microscope as one page (.html), "
+            "or the activations (.headscope). Can be repeated."
         ),
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="Save the microscope as one file that opens offline.")] = None,
     question: Classes = None,
     written: Annotated[
         str | None,
@@ -126,34 +125,35 @@ def look(
     Example: headscope look "The horse crossed the road because it was tired." --head 3.5
     """
     from headscope.app import json_output, terminal
-    from headscope.app.export import png as png_export
-    from headscope.app.export.html import save_html
-    from headscope.errors import InputError
     from headscope.scope import load
 
     rules = _read_classes(question or [])
     given = _text_or_media(text)
-    for saved in (png, html):
-        refuse_overwriting(saved, [given] if isinstance(given, Path) else [])
-    if png is not None and png == html:
-        raise InputError(f"--png and --html are both {png}; give each a name of its own")
-    if png is not None and head is None and isinstance(given, str):
-        raise InputError("--png draws one head; name it with --head, as in --head 3.5")
+    for file in save or ():
+        refuse_overwriting(file, [given] if isinstance(given, Path) else [])
     with load(model) as scope:
         seen = scope.look(given if written is None else (given, written))
-        if html is not None:
-            save_html(seen, html)
-        if png is not None:
-            png_export.save_png(seen, head, png, query)
+        for file in save or ():
+            _save(seen, file, head, query)
         answers = {rule.name: seen.ask(rule) for rule in rules}
         if as_json:
             show_json(json_output.look_json(seen, head) | json_output.questions_json(answers))
             return
-        show(terminal.summary(seen) if head is None else _drawn(seen, head, query, saved=bool(png or html)))
+        show(terminal.summary(seen) if head is None else _drawn(seen, head, query, saved=bool(save)))
         for name, masses in answers.items():
             show(terminal.question_row(name, masses))
-        for saved in filter(None, (png, html)):
-            say(f"saved {saved}")
+        for file in save or ():
+            say(f"saved {file}")
+
+
+def _save(seen: Look, file: Path, head: str | None, query: str | None) -> None:
+    """Save what the file's suffix names."""
+    if file.suffix.lower() == ".html":
+        seen.save_html(file)
+    elif file.suffix.lower() == ".headscope":
+        seen.save(file)
+    else:
+        seen.plot(head, query).save(file)
 
 
 def _read_classes(entries: list[str]) -> list[LabelRule]:

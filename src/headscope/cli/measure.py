@@ -85,7 +85,7 @@ def compare(
 
     found = compare_censuses(before, after)
     if as_json:
-        show_json(found.to_arrow().to_pylist())
+        show_json(found.table().to_pylist()[:count])
     else:
         show(_comparison_table(found, count))
 

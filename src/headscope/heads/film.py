@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -24,13 +24,16 @@ from torch import Tensor, nn
 from headscope.attention.engine import observe
 from headscope.attention.observer import Call, observing
 from headscope.attention.questions import Question
+from headscope.checked import checked
 from headscope.errors import InputError
 from headscope.files import parsing, write_atomic
+from headscope.heads.head_table import HeadTable, of_head
 from headscope.heads.questions.head_scores import QuestionScores, head_scores
 from headscope.heads.questions.standard_questions import STANDARD
 from headscope.heads.roles.probes.probe import one_row_question
 from headscope.heads.roles.probes.repeat_probe import RepeatProbe, token_losses
 from headscope.models.huggingface import attention
+from headscope.names import Head
 
 SCHEMA_VERSION = 1
 EARLY, LATE = 50, 500
@@ -56,10 +59,11 @@ PER_HEAD = ("text", "entropy", "repeats")
 PER_TASK = ("task_loss", "task_right", "task_attention")
 
 
-@dataclass
-class Film:
+@dataclass(repr=False)
+class Film(HeadTable):
     """All recorded steps: losses, each head's mean scores on text and on repeated random tokens, patterns, tasks."""
 
+    _column, _by = "repeats", "question"
     heads: tuple[str, ...] = ()
     points: list[FilmPoint] = field(default_factory=list)
     text: list[Float[Tensor, "head question"]] = field(default_factory=list)
@@ -72,6 +76,18 @@ class Film:
     task_loss: list[Float[Tensor, " task"]] = field(default_factory=list)
     task_right: list[Float[Tensor, " task"]] = field(default_factory=list)
     task_attention: list[Float[Tensor, "head task"]] = field(default_factory=list)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """A row per step, head and question: its mean score on text and on repeated random tokens."""
+        return [
+            {"step": point.step, **of_head(Head.parse(head)), "question": question, "text": text, "repeats": repeats}
+            for point, on_text, on_repeats in zip(self.points, self.text, self.repeats, strict=True)
+            for head, of_text, of_repeats in zip(self.heads, on_text.tolist(), on_repeats.tolist(), strict=True)
+            for question, text, repeats in zip(STANDARD, of_text, of_repeats, strict=True)
+        ]
+
+    def _title(self) -> str:
+        return f"{len(self.points)} recorded steps; scores on repeated random tokens after the last"
 
     def series(self, name: str) -> list[float]:
         """One field of the points over time, such as ``second_copy``."""
@@ -141,6 +157,21 @@ def film_steps(last: int, n_points: int) -> list[int]:
     return sorted({*doubling, *cubic, 0, last})
 
 
+@runtime_checkable
+class SummaryWriter(Protocol):
+    """TensorBoard's writer."""
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> Any: ...
+
+
+@runtime_checkable
+class Run(Protocol):
+    """A run of Weights & Biases."""
+
+    def log(self, data: dict[str, Any], step: int) -> Any: ...
+
+
+@checked
 class TrainingRecorder:
     """Record a film of any model whose attention headscope can observe. ``text`` is rows of held-out tokens."""
 
@@ -163,7 +194,7 @@ class TrainingRecorder:
         self.repeated = self.probe.tokens().to(self.device)
         shown = sentences or {}
         self.sentences = {name: torch.tensor([list(ids)], device=self.device) for name, ids in shown.items()}
-        self.film = Film()
+        self.film, self._logger = Film(), cast("SummaryWriter | Run | None", None)
         self.film.sentences = [{"text": name, "tokens": ids[0].tolist()} for name, ids in self.sentences.items()]
         self.tasks = dict(tasks or {})
         self.film.tasks = [{"name": name, "sentence": task.sentence} for name, task in self.tasks.items()]
@@ -195,6 +226,26 @@ class TrainingRecorder:
             frame = [torch.cat(self._patterns(ids)).to("cpu", torch.float16) for ids in self.sentences.values()]
         self.film.patterns.append(frame)
         self.film.pattern_steps.append(step)
+
+    def log_to(self, logger: SummaryWriter | Run) -> TrainingRecorder:
+        """Also write the best heads' scores and the losses of each point to TensorBoard or Weights & Biases.
+
+        ``logger`` is your own ``SummaryWriter``, or what ``wandb.init()`` returned.
+        """
+        self._logger = logger
+        return self
+
+    def _log(self, point: FilmPoint) -> None:
+        numbers = {
+            f"headscope/{name}": float(getattr(point, name)) for name in NUMBERS if name.endswith(("loss", "copy"))
+        }
+        numbers |= {f"headscope/best {name}": self.film.best(name)[-1] for name in STANDARD}
+        numbers = {name: value for name, value in numbers.items() if value == value}  # what is not known is NaN
+        if isinstance(self._logger, SummaryWriter):
+            for name, value in numbers.items():
+                self._logger.add_scalar(name, value, point.step)
+        elif self._logger is not None:
+            self._logger.log(numbers, step=point.step)
 
     def callback(self) -> Any:
         """Make a callback for transformers' Trainer that records its training."""
@@ -232,6 +283,7 @@ class TrainingRecorder:
         if self.tasks:
             self._record_tasks()
         self.film.points.append(FilmPoint(step=step, tokens_seen=tokens_seen, loss=loss, **losses))
+        self._log(self.film.points[-1])
 
     def _record_tasks(self) -> None:
         seen = [measure(self._run, task, self.device) for task in self.tasks.values()]

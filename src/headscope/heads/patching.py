@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -18,6 +18,8 @@ from torch import Tensor
 
 from headscope.attention.progress import report_progress
 from headscope.errors import InputError
+from headscope.heads.figure import Figure, cell_figure
+from headscope.heads.head_table import HeadTable, of_head
 from headscope.heads.look.look import Look
 from headscope.models.modes import own_precision
 from headscope.models.recording import OpenModel
@@ -32,19 +34,18 @@ from headscope.models.structure.points import (
     values_at,
 )
 from headscope.models.structure.readers import probed
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from headscope.names import Head
 
 COPIES = 32  # of the corrupted text in one pass
 HARDLY = 0.05  # of the metric: a smaller difference of the two texts makes ratios of rounding
 SHOWN = 10
 
 
-@dataclass(frozen=True)
-class Patching:
+@dataclass(frozen=True, repr=False)
+class Patching(HeadTable):
     """What each cell does: 1 where the metric is as in the clean text, 0 where it stays as in the corrupted one."""
 
+    _column, _signed = "effect", True
     effect: Float[Tensor, "layer column"]
     """NaN where a layer has no such head or position."""
     layers: tuple[str, ...]
@@ -57,18 +58,23 @@ class Patching:
     estimated: bool
     """Whether effects are of first order, from a gradient."""
 
-    def table(self) -> pa.Table:
-        """An Arrow table with one row per cell."""
-        import pyarrow as pa
+    def _rows(self) -> list[dict[str, Any]]:
+        """A row per cell: its layer, its head or position, and the effect."""
+        return [
+            {"layer": self.layers[row], "label": self.columns[column], "effect": float(self.effect[row, column])}
+            | (of_head(Head(self.layers[row], column)) if self.by == "head" else {"position": column})
+            for row, column in self._cells()
+        ]
 
-        cells = self._cells()
-        return pa.table(
-            {
-                "layer": [self.layers[row] for row, _ in cells],
-                self.by: [column for _, column in cells],
-                "label": [self.columns[column] for _, column in cells],
-                "effect": [float(self.effect[cell]) for cell in cells],
-            }
+    def matrix(self, name: str | None = None) -> Float[Tensor, "layer column"]:
+        """The effects: a row per layer, a column per head or position."""
+        return self.effect
+
+    def plot(self, name: str | None = None) -> Figure:
+        """The effects as a map, layers by heads or positions."""
+        title = f"Effect of patching {self.at} by {self.by}"
+        return cell_figure(
+            self.effect.numpy(), self.layers, self.columns, title, signed=True, numbers=self.by == "head"
         )
 
     def _cells(self) -> list[tuple[int, int]]:

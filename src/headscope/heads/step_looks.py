@@ -38,7 +38,7 @@ class StepLooks(Sequence[Look]):
         return self._read(step % len(self))
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
-        return None if Look.display is None else Look.display(self)
+        return None if Look.app is None else Look.app().display(self)
 
     def __repr__(self) -> str:
         return f"StepLooks({self.names[0]} … {self.names[-1]})" if len(self) > 1 else f"StepLooks({self.names[0]})"

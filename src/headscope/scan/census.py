@@ -20,6 +20,7 @@ from torch import Tensor
 
 from headscope.errors import InputError
 from headscope.files import parsing
+from headscope.heads.head_table import HeadTable
 from headscope.models.protocol import Token
 from headscope.names import Head, HeadName
 from headscope.scan.shards import SCHEMA_VERSION, Recipe
@@ -53,8 +54,10 @@ class _CensusRow:
     histogram: list[int] | None
 
 
-class Census:
+class Census(HeadTable):
     """Every head and question of a scan. ``to_arrow()`` gives the whole table."""
+
+    _column, _by = "mean", "question"
 
     def __init__(
         self, tally: Tally, recipe: Recipe, tokens_of: Callable[[Tensor], tuple[Token, ...]] | None = None
@@ -130,6 +133,13 @@ class Census:
         rows = [row for row in self.rows if row.question == question]
         return sorted(rows, key=lambda row: -row.mean)[:count]
 
+    def _rows(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.to_arrow().to_pylist()
+        return found
+
+    def _title(self) -> str:
+        return self.title
+
     def to_arrow(self) -> pa.Table:
         """One row per head and question."""
         columns: dict[str, Any] = {
@@ -161,7 +171,7 @@ class Census:
             "census.parquet": _parquet(self.to_arrow()),
         }
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         result = self.recipe.data.get("result", {})
         trouble = f"; stopped early: {self.problems[0]}" if self.problems else ""
         return (

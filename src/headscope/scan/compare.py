@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-
-import pyarrow as pa
+from typing import Any
 
 from headscope.errors import InputError
 from headscope.heads.bootstrap import percentile_interval
+from headscope.heads.head_table import HeadTable, of_head
 from headscope.names import Head
 from headscope.scan.census import Census
 from headscope.scan.tally.reduction import TRAITS
@@ -35,24 +35,25 @@ class _Change:
         return self.low > 0 or self.high < 0
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(HeadTable):
     """Every head and question that both censuses have, largest change first."""
 
+    _column, _by, _signed = "difference", "question", True
     names: tuple[str, str]
     changes: tuple[_Change, ...]
 
     def of(self, question: str) -> list[_Change]:
         return [change for change in self.changes if change.question == question]
 
-    def to_arrow(self) -> pa.Table:
-        columns = {"head": [str(change.head) for change in self.changes]}
+    def _rows(self) -> list[dict[str, Any]]:
+        """A row per head and question: before, after, their difference and its interval."""
         names = ("question", "before", "after", "difference", "low", "high", "clear")
-        return pa.table(columns | {name: [getattr(change, name) for change in self.changes] for name in names})
+        return [{**of_head(each.head), **{name: getattr(each, name) for name in names}} for each in self.changes]
 
-    def __repr__(self) -> str:
+    def _title(self) -> str:
         clear = sum(change.clear for change in self.changes if change.question not in TRAITS)
-        return f"Comparison({self.names[0]} → {self.names[1]}: {clear} clear changes among {len(self.changes)} rows)"
+        return f"{self.names[0]} → {self.names[1]}: {clear} clear changes among {len(self.changes)} rows"
 
 
 def compare(a: Census | str | Path, b: Census | str | Path) -> Comparison:

@@ -95,7 +95,7 @@ def test_the_widget_returns_errors_as_problems(widget, message, kind, said):
 
 def test_a_look_is_plain_text_outside_a_notebook(look):
     assert headscope.load is not None
-    assert Look.display is not None
+    assert Look.app is not None
     assert look._repr_mimebundle_() is None
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headscope.heads.head_table import HeadTable, of_head
 from headscope.models.protocol import HeadSum, SiteOutput, Unembedding
 from headscope.models.recording import OpenModel
 from headscope.models.structure.recorded_pass import RecordedPass
@@ -56,17 +58,29 @@ class Contributions:
         return self.sites[found.site].parts[found.head]
 
 
-@dataclass(frozen=True)
-class LogitAttribution:
+@dataclass(frozen=True, repr=False)
+class LogitAttribution(HeadTable):
     """A logit (or a difference of two) as a sum: each head's share, and everything else together.
 
     Of a model that caps its logits, it is the logit before the cap; ``note`` says so.
     """
 
+    _column = "contribution"
+    _signed = True
     heads: Mapping[Head, float]
     rest: float
     total: float
     note: str
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """A row per head, with its contribution to the logit."""
+        return [{**of_head(head), "contribution": value} for head, value in self.heads.items()]
+
+    def _title(self) -> str:
+        return "Contributions of heads to the logit"
+
+    def __str__(self) -> str:
+        return f"Logit {self.total:+.2f}: {self.rest:+.2f} from everything but heads\n{super().__str__()}"
 
     def ranked(self) -> list[tuple[Head, float]]:
         """Heads by the absolute size of their share, largest first."""

@@ -19,6 +19,7 @@ from headscope.attention.observer import Call, plain
 from headscope.errors import InputError, ModelError
 from headscope.heads.bootstrap import bootstrap
 from headscope.heads.edits.edit import BoundEdit, Edits
+from headscope.heads.head_table import HeadTable, of_head
 from headscope.heads.look.chunked_loss import chunked_loss
 from headscope.heads.look.layer_cache import LayerCache
 from headscope.models.modes import ordinary, own_precision
@@ -51,6 +52,27 @@ class Importance:
     kl: Effect | None
 
 
+class Importances(list[Importance], HeadTable):
+    """Every head's importance, most important first."""
+
+    _column = "loss"
+    _signed = True
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """A row per head: the change of the loss (or of the target) and the KL divergence, with their intervals."""
+        return [{**of_head(each.head), **_columns("loss", each.loss), **_columns("kl", each.kl)} for each in self]
+
+    def _title(self) -> str:
+        return "Change of the loss without each head (nats per token)"
+
+    __repr__ = HeadTable.__repr__
+
+
+def _columns(name: str, effect: Effect | None) -> dict[str, float | None]:
+    mean, low, high = (None, None, None) if effect is None else (effect.mean, effect.low, effect.high)
+    return {name: mean, f"{name}_low": low, f"{name}_high": high}
+
+
 def importance(
     model: OpenModel,
     texts: Sequence[Any],
@@ -58,7 +80,7 @@ def importance(
     seed: int = 0,
     edits: Sequence[BoundEdit] = (),
     target: Target | None = None,
-) -> list[Importance]:
+) -> Importances:
     """Every head's importance over these texts under these edits, most important first."""
     under = Edits(model, edits)
     if how == "gradient" and under.follows:
@@ -89,11 +111,11 @@ def importance(
 
 def _ranked(
     model: OpenModel, losses: Float[Tensor, "text head"], divergences: Float[Tensor, "text head"] | None, seed: int
-) -> list[Importance]:
+) -> Importances:
     heads = model.shape.heads()
     kl = [None] * len(heads) if divergences is None else _effects(divergences, seed)
     found = [Importance(head, a, b) for head, a, b in zip(heads, _effects(losses, seed), kl, strict=True)]
-    return sorted(found, key=lambda entry: -abs(entry.loss.mean))
+    return Importances(sorted(found, key=lambda entry: -abs(entry.loss.mean)))
 
 
 @own_precision()

@@ -22,14 +22,16 @@ from headscope.attention.questions import Question
 from headscope.checked import checked
 from headscope.errors import HeadNameError, InputError
 from headscope.heads.edits.edit import BoundEdit, Edits
+from headscope.heads.figure import Figure
 from headscope.heads.look.activation_cache import ActivationCache, SiteActivations
 from headscope.heads.look.attribution import Contributions, LogitAttribution, contributions_at, split_logit
 from headscope.heads.look.logit_lens import logit_lens
+from headscope.heads.look.look_figure import plot_look
 from headscope.heads.look.sampling import ClassPrediction, Prediction, class_predictions, strongest_predictions
-from headscope.heads.look.table import head_table
+from headscope.heads.look.table import TRAITS, HeadStatistics
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.heads.questions.standard_answers import StandardAnswers
-from headscope.heads.questions.standard_questions import Sides, VisibleKeys, answerable, are_words
+from headscope.heads.questions.standard_questions import STANDARD, Sides, VisibleKeys, answerable, are_words
 from headscope.models.inputs.media_positions import NOT_TEXT, grid_labels, numbered_labels
 from headscope.models.modes import own_precision
 from headscope.models.protocol import Prepared, Token
@@ -58,8 +60,8 @@ class ResidualStream(NamedTuple):
 class Look:
     """One text read by a model: ``look.pattern("3.5")`` is a head's pattern, ``look.table()`` every head's numbers."""
 
-    display: ClassVar[Callable[[Any], Any] | None] = None
-    """How a notebook shows a look; set by the app."""
+    app: ClassVar[Callable[[], Any] | None] = None
+    """Imports what shows looks: heads may not import the app, so it is set by the package."""
 
     def __init__(self, model: OpenModel, prepared: Prepared, edits: Sequence[BoundEdit] = (), key: str = "") -> None:
         self.model = model
@@ -242,8 +244,31 @@ class Look:
         return found if head is None else found[head]
 
     def table(self) -> pa.Table:
-        """An Arrow table with one row per head and statistic; ``.to_pandas()`` where pandas is installed."""
-        return head_table(self)
+        """An Arrow table with one row per head and statistic."""
+        return HeadStatistics(self).table()
+
+    def to_pandas(self) -> Any:
+        """The table as a pandas DataFrame."""
+        return HeadStatistics(self).to_pandas()
+
+    def matrix(self, statistic: str) -> Float[Tensor, "layer head"]:
+        """A statistic of every head, such as ``"entropy"`` or ``"induction"``; NaN where there is none."""
+        return HeadStatistics(self).matrix(statistic)
+
+    def plot(self, what: HeadName | int | None = None, query: int | str | None = None) -> Figure:
+        """One head's pattern, every head's, or a map of a statistic: ``plot("5.6")``, ``plot()``, ``plot("entropy")``.
+
+        A head of a model that reads pictures is drawn over its picture; ``query`` is what reads it.
+        """
+        if isinstance(what, str) and what in (*TRAITS, *STANDARD):
+            return HeadStatistics(self).plot(what)
+        media = Look.app().drawn_media(self, what, query) if Look.app is not None else None
+        return media or plot_look(self, what)
+
+    def save_html(self, path: str | Path) -> None:
+        """Save the microscope with this text as one file, which opens offline in a browser."""
+        assert Look.app is not None, "set when headscope is used"
+        Look.app().save_html(self, path)
 
     @own_precision()
     def pooled(
@@ -447,7 +472,7 @@ class Look:
             raise InputError(f"{self.shape.name} predicts no tokens: it is an encoder without a language-model head")
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
-        return None if Look.display is None else Look.display(self)
+        return None if Look.app is None else Look.app().display(self)
 
     def __repr__(self) -> str:
         text = ("" if are_words(self.tokens) else " ").join(token.text for token in self.tokens)

@@ -20,13 +20,12 @@ from torch import Tensor
 
 from headscope.errors import InputError
 from headscope.heads.bootstrap import percentile_interval, resampling_counts
+from headscope.heads.head_table import HeadTable, of_head
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.models.protocol import Token
 from headscope.names import Head, HeadName
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from headscope.heads.look.look import Look
 
 FIRST, SINK = "first token", "no token (learned sink)"
@@ -138,10 +137,11 @@ class HeadWhere:
         return "" if name in _BY_PLACE or present > 0.95 else f" (there is one at {percent(present)} of positions)"
 
 
-@dataclass(frozen=True)
-class Where:
+@dataclass(frozen=True, repr=False)
+class Where(HeadTable):
     """Where every head's attention goes on some texts: ``where["5.6"]`` is one head's."""
 
+    _column, _by = "share", "class"
     heads: Mapping[Head, HeadWhere]
 
     def __getitem__(self, head: HeadName) -> HeadWhere:
@@ -150,20 +150,16 @@ class Where:
             raise InputError(f"{found} was not measured: these texts reached {len(self.heads)} heads, not this one")
         return self.heads[found]
 
-    def table(self) -> pa.Table:
-        """An Arrow table with one row per head and class."""
-        import pyarrow as pa
-
-        rows = [
-            {"head": str(head), "site": head.site, "index": head.head, "class": name, **vars(share)}
+    def _rows(self) -> list[dict[str, Any]]:
+        """A row per head and class."""
+        return [
+            {**of_head(head), "class": name, **vars(share)}
             for head, found in self.heads.items()
             for name, share in found.shares.items()
         ]
-        return pa.Table.from_pylist(rows)
 
-    def to_pandas(self) -> Any:
-        """The table as a pandas DataFrame, where pandas is installed."""
-        return self.table().to_pandas()
+    def _title(self) -> str:
+        return "Share of each head's attention"
 
     def __str__(self) -> str:
         return "\n".join(f"{head}: {found}" for head, found in self.heads.items())

@@ -10,6 +10,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from headscope.errors import InputError
+from headscope.heads.head_table import HeadTable, of_head
+from headscope.names import Head
 
 SCHEMA_VERSION = 1
 
@@ -80,10 +82,11 @@ class Trial:
     baselines: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(HeadTable):
     """Every role's trial, the heads that earned roles, every head's traits, and the recipe to get them again."""
 
+    _column, _by = "score", "role"
     model: str
     n_heads: int
     findings: tuple[Finding, ...]
@@ -127,6 +130,17 @@ class Report:
             if trial.role == role:
                 return trial
         raise InputError(f"no role {role!r} in this report; there are {', '.join(t.role for t in self.trials)}")
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """A row per head and tested role: its score, and whether it passes the test."""
+        return [
+            {**of_head(Head.parse(head)), "role": trial.role, "score": score, "passes": head in trial.named}
+            for trial in self.trials
+            for head, score in trial.scores.items()
+        ]
+
+    def _title(self) -> str:
+        return f"{self.model}: scores"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, dicts and numbers, for JSON."""

@@ -12,10 +12,8 @@ from tests.models import tiny
 from tests.models.media import hum, of_size, picture
 from typer.testing import CliRunner
 
-from headscope.app.export.png import save_png
 from headscope.app.pages.media.head_map import default_query, head_map
 from headscope.cli import app
-from headscope.errors import InputError
 from headscope.models.protocol import Token
 from headscope.scope import Scope
 
@@ -51,13 +49,13 @@ def test_a_png_is_the_picture_under_its_veil(vit: Scope, tmp_path: Path) -> None
     pytest.importorskip("matplotlib")
     black = Image.new("RGB", (32, 32), (0, 0, 0))
     look = vit.look(black)
-    save_png(look, "1.2", tmp_path / "one.png")
+    look.plot("1.2").save(tmp_path / "one.png")
     drawn = pixels(tmp_path / "one.png")
     weights = head_map(look, "1.2").weights
     levels = set(drawn[200:].reshape(-1).tolist())
     for expected in 252 * 0.9 * (1 - np.sqrt(weights / weights.max())).reshape(-1):
         assert min(abs(expected - level) for level in levels) <= 3
-    save_png(look, None, tmp_path / "all.png")
+    look.plot().save(tmp_path / "all.png")
     assert pixels(tmp_path / "all.png").shape[1] > 500
 
 
@@ -65,10 +63,8 @@ def test_a_sound_is_drawn_under_its_waveform(whisper: Scope, tmp_path: Path) -> 
     pytest.importorskip("matplotlib")
     look = whisper.look((hum(0.7), "the horse"))
     for head in ("decoder.1.cross.2", "encoder.0.1", "decoder.0.1"):
-        save_png(look, head, tmp_path / f"{head}.png")
+        look.plot(head).save(tmp_path / f"{head}.png")
         assert pixels(tmp_path / f"{head}.png").shape[1] > 300
-    with pytest.raises(InputError, match="--png draws one head"):
-        save_png(look, None, tmp_path / "all.png")
 
 
 def test_the_command_writes_picture_and_page(tmp_path: Path) -> None:
@@ -80,7 +76,7 @@ def test_the_command_writes_picture_and_page(tmp_path: Path) -> None:
     picture().save(tmp_path / "cat.png")
     files = [str(tmp_path / name) for name in ("head.png", "page.html")]
     given = [str(tmp_path / "cat.png"), "--model", str(tmp_path / "model"), "--head", "1.2", "--query", "patch 3,4"]
-    done = CliRunner().invoke(app, ["look", *given, "--png", files[0], "--html", files[1]])
+    done = CliRunner().invoke(app, ["look", *given, "--save", files[0], "--save", files[1]])
     assert done.exit_code == 0, done.output
     assert "head 1.2: what patch 3,4 reads of the picture" in done.output
     assert done.output.count("░") > 10
