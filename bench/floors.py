@@ -66,7 +66,7 @@ def smoke() -> None:
     headscope("look", TEXT)
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
-        headscope("look", TEXT, "--html", str(here / "look.html"))
+        headscope("look", TEXT, "--save", str(here / "look.html"))
         (here / "corpus.txt").write_text("A horse and a lamp stood by the road. " * 30, encoding="utf-8")
         headscope("scan", "--corpus", str(here / "corpus.txt"), "--out", str(here / "census"))
         assert (here / "census" / "census.parquet").exists()

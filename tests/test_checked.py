@@ -71,7 +71,9 @@ def test_the_walk_finds_the_parameters_with_a_fixed_set_of_values() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "function", "parameter", "values"), FOUND, ids=lambda each: str(each)[:40])
+@pytest.mark.parametrize(
+    ("name", "function", "parameter", "values"), FOUND, ids=[f"{name} {parameter}" for name, _, parameter, _ in FOUND]
+)
 def test_a_value_outside_of_the_set_is_refused_with_the_set(
     scope: Scope, name: str, function: Any, parameter: str, values: tuple[Any, ...]
 ) -> None:

@@ -44,7 +44,7 @@ def test_a_headscope_error_is_one_line_its_page_and_status_one() -> None:
 
 def test_look_saves_the_microscope_as_one_file(tmp_path: Path) -> None:
     text = "The old lamp burned."
-    done = CliRunner().invoke(app, ["look", text, "--html", str(tmp_path / "look.html")])
+    done = CliRunner().invoke(app, ["look", text, "--save", str(tmp_path / "look.html")])
     assert done.exit_code == 0, done.output
     assert f"saved {tmp_path / 'look.html'}" in done.output.replace("\n", "")
     data = re.search(r'id="headscope-data">([^<]+)<', (tmp_path / "look.html").read_text(encoding="utf-8"))

@@ -108,7 +108,7 @@ class PublishOptions:
         if self.looks:
             raise InputError(
                 f"{len(self.looks)} saved looks do not go into one file; each is a page of its own: leave out "
-                "--look and save them with `headscope look TEXT --html FILE`, or publish a folder"
+                "--look and save them with `headscope look TEXT --save FILE.html`, or publish a folder"
             )
 
 
