@@ -1,13 +1,12 @@
 """Worksheets for paper: six short tasks on attention with fresh numbers from a seed, blank or solved.
 
+Tasks 1 to 5 are one chain: q and k give the scores, the scores the shares, the shares the output, and W_O mixes it.
 Every solution is computed from the numbers as they are printed, so a student with a pencil gets the same digits.
 """
 
 from __future__ import annotations
 
-import math
 import random
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ LARGEST_SEED = 2**32 - 1
 
 @dataclass(frozen=True)
 class _Sentence:
-    """A sentence of the tasks: the pronoun that reads, and four words that it may read."""
+    """A sentence of the tasks: the pronoun that reads, and four words, the last of which comes after it."""
 
     sentence: str
     reader: str
@@ -75,122 +74,170 @@ class _Worksheet:
         return "\n\n".join(parts) + "\n"
 
 
+POWERS = {0: 1.0, 1: 2.7, 2: 7.4, 3: 20.1}
+"""e to the power of each score, as the sheet prints it."""
+
+ROOT = 2
+"""√d of the chain's head: its queries and keys have four numbers."""
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """One head on one sentence, from its query to its output."""
+
+    example: _Sentence
+    query: list[int]
+    keys: list[list[int]]
+    scores: list[int]
+    values: list[list[int]]
+
+    @property
+    def powers(self) -> list[float]:
+        return [POWERS[score] for score in self.scores]
+
+    @property
+    def shares(self) -> list[float]:
+        return _shared(self.powers)
+
+    @property
+    def output(self) -> list[float]:
+        pairs = list(zip(self.shares, self.values, strict=True))
+        return [round(sum(share * value[axis] for share, value in pairs), 2) for axis in range(2)]
+
+
 def worksheet(seed: int) -> _Worksheet:
     """Draw the worksheet of this seed."""
     if not 0 <= seed <= LARGEST_SEED:
         raise InputError(f"seed={seed} is not between 0 and {LARGEST_SEED}")
     draw = random.Random(seed)
+    chain = _chain(draw)
+    tasks = [_scores(chain), _shares(chain), _average(chain), _two_heads(draw, chain), _triangle(chain), _sizes(draw)]
+    return _Worksheet(seed, tasks)
+
+
+def _chain(draw: random.Random) -> _Chain:
+    """Draw a head whose scores are 0 to 3 with one winner, and whose shares add up to 1 as printed."""
     example = draw.choice(EXAMPLES)
-    makers: Sequence[Callable[[random.Random, _Sentence], WorksheetTask]] = (
-        _scores, _shares, _average, _two_heads, _triangle, _sizes,
-    )  # fmt: skip
-    return _Worksheet(seed, [make(draw, example) for make in makers])
+    while True:
+        scores = [*draw.sample(list(POWERS), 3), draw.choice((0, 1))]
+        draw.shuffle(scores)
+        powers = [POWERS[score] for score in scores]
+        if all(round(100 * sum(_shared(some))) == 100 for some in (powers, powers[:-1])):
+            break
+    query = [draw.choice((-1, 1, 2)) for _ in range(ROOT**2)]
+    keys = [_key(draw, query, ROOT * score) for score in scores]
+    values = [[draw.randrange(10) for _ in range(2)] for _ in scores]
+    return _Chain(example, query, keys, scores, values)
 
 
-def _term(one: int, two: int) -> str:
-    """A product as it is written by hand: a negative number in brackets."""
-    return "·".join(f"({number(value)})" if value < 0 else number(value) for value in (one, two))
+def _key(draw: random.Random, query: list[int], product: int) -> list[int]:
+    """Draw a key whose product with the query is this one."""
+    while True:
+        key = [draw.randint(-2, 3) for _ in query]
+        if sum(q * k for q, k in zip(query, key, strict=True)) == product:
+            return key
 
 
-def _scores(draw: random.Random, example: _Sentence) -> WorksheetTask:
-    words, width = example.words, draw.choice((4, 16))
-    dots = [2 * draw.randint(-3, 6) for _ in words]
-    query = [draw.choice((-1, 1, 2)) for _ in range(2)]
-    key = [draw.randint(-3, 3) for _ in range(2)]
-    root = math.isqrt(width)
-    product = query[0] * key[0] + query[1] * key[1]
+def _shared(powers: list[float]) -> list[float]:
+    return [round(power / sum(powers), 2) for power in powers]
+
+
+def _decimals(values: list[float]) -> str:
+    return ", ".join(f"{value:.2f}" for value in values)
+
+
+def _terms(ones: list[int] | list[float], twos: list[int]) -> str:
+    """A sum of products as it is written by hand: negative numbers in brackets."""
+    by_hand = [[f"({number(value)})" if value < 0 else number(value) for value in many] for many in (ones, twos)]
+    return " + ".join("·".join(pair) for pair in zip(*by_hand, strict=True))
+
+
+def _scores(chain: _Chain) -> WorksheetTask:
+    words, reader = chain.example.words, chain.example.reader
+    products = [ROOT * score for score in chain.scores]
     return WorksheetTask(
         "From query and key to a score",
-        f"In “{example.sentence}”, the query of *{example.reader}* is q = {vector(query)} and the key of *{words[0]}* "
-        f"is k = {vector(key)}. "
-        f"Compute q·k. Then scale: the keys of a head of size d = {width} gave the products below; divide each by √d.",
-        [["", *words], ["q·k", *map(number, dots)], ["q·k / √d", *[""] * len(words)]],
-        ["q·k =", f"√{width} =", "scaled scores:"],
-        [number(product), str(root), ", ".join(number(dot / root) for dot in dots)],
-        f"q·k = {_term(query[0], key[0])} + {_term(query[1], key[1])} = {number(product)}. Each product "
-        f"is divided by {root}, so that scores do not grow with the size of the head.",
+        f"In “{chain.example.sentence}”, the query of *{reader}* is q = {vector(chain.query)}. Multiply it with the "
+        f"key of each word, number by number, and add up. Then divide by √d; here d = {ROOT**2}, the length of q. "
+        f"Check: the four scores add up to {sum(chain.scores)}.",
+        [["", *words], ["k", *map(vector, chain.keys)], ["q·k", *[""] * 4], ["score = q·k / √d", *[""] * 4]],
+        ["the four q·k:", f"√{ROOT**2} =", "the four scores:"],
+        [", ".join(map(number, products)), str(ROOT), ", ".join(map(number, chain.scores))],
+        f"For *{words[0]}*: {_terms(chain.query, chain.keys[0])} = {number(products[0])}, and "
+        f"{number(products[0])} / {ROOT} = {number(chain.scores[0])}.",
     )
 
 
-def _shares(draw: random.Random, example: _Sentence) -> WorksheetTask:
-    words, scores = example.words, [*draw.sample((0, 1, 2, 3), 3), draw.choice((0, 1))]
-    draw.shuffle(scores)
-    exponentials = [round(math.exp(score), 1) for score in scores]
-    total = round(sum(exponentials), 1)
-    shares = [exponential / total for exponential in exponentials]
+def _shares(chain: _Chain) -> WorksheetTask:
+    words, powers = chain.example.words, chain.powers
     return WorksheetTask(
         "From scores to shares",
-        "Softmax: take e to the power of each score, then divide by the sum (e⁰ = 1.0, e¹ = 2.7, e² = 7.4, "
-        f"e³ = 20.1). Whom does *{example.reader}* read most in “{example.sentence}”?",
-        [["", *words], ["score", *map(str, scores)], ["e to the score", *[""] * 4], ["share", *[""] * 4]],
-        ["sum of the second row:", "shares, two digits:", "read most:"],
-        [number(total), ", ".join(f"{share:.2f}" for share in shares), words[scores.index(max(scores))]],
-        f"{' + '.join(number(one) for one in exponentials)} = {number(total)}; each share is its part of that, so the "
-        "shares add up to 1 (up to rounding).",
+        "Softmax: take e to the power of each of your scores, then divide by the sum (e⁰ = 1.0, e¹ = 2.7, e² = 7.4, "
+        f"e³ = 20.1). Which word does *{chain.example.reader}* attend to most?",
+        [["", *words], ["score, from task 1", *[""] * 4], ["e to the score", *[""] * 4], ["share", *[""] * 4]],
+        ["sum of the second row:", "shares, two digits:", "most attention:"],
+        [number(sum(powers)), _decimals(chain.shares), words[powers.index(max(powers))]],
+        f"{' + '.join(number(one) for one in powers)} = {number(sum(powers))}. Each share is its part of that, so the "
+        "shares add up to 1.",
     )
 
 
-def _average(draw: random.Random, example: _Sentence) -> WorksheetTask:
-    words, shares = example.words, draw.choice(([6, 2, 1, 1], [5, 3, 1, 1], [4, 4, 1, 1], [7, 1, 1, 1]))
-    draw.shuffle(shares)
-    values = [[draw.randrange(0, 10), draw.randrange(0, 10)] for _ in words]
-    mean = [sum(share * value[axis] for share, value in zip(shares, values, strict=True)) / 10 for axis in range(2)]
-    terms = " + ".join(f".{share}·{value[0]}" for share, value in zip(shares, values, strict=True))
+def _average(chain: _Chain) -> WorksheetTask:
+    words, output = chain.example.words, chain.output
     return WorksheetTask(
         "From shares to the head's output",
-        f"The head's output for *{example.reader}* is the average of the values, weighted by the shares.",
-        [["", *words], ["share", *(f".{share}" for share in shares)], ["value", *map(vector, values)]],
+        f"The head's output for *{chain.example.reader}* is the average of the values, weighted by your shares.",
+        [["", *words], ["share, from task 2", *[""] * 4], ["value", *map(vector, chain.values)]],
         ["z =", "If all shares were .25, z ="],
-        [vector(mean), vector([sum(value[axis] for value in values) / 4 for axis in range(2)])],
-        f"First number: {terms} = {number(mean[0])}; the second in the same way.",
+        [vector(output), vector([sum(value[axis] for value in chain.values) / 4 for axis in range(2)])],
+        f"First number: {_terms(chain.shares, [value[0] for value in chain.values])} = {number(output[0])}; the second "
+        "in the same way.",
     )
 
 
-def _two_heads(draw: random.Random, example: _Sentence) -> WorksheetTask:
-    one, two = ([draw.randint(-2, 5) for _ in range(2)] for _ in range(2))
+def _two_heads(draw: random.Random, chain: _Chain) -> WorksheetTask:
+    one, two = chain.output, [draw.randint(-2, 5) for _ in range(2)]
     W_O = [[draw.choice((-1, 0, 1, 2)) for _ in range(2)] for _ in range(4)]
-    both = one + two
+    both = [*one, *two]
     out = [sum(both[row] * W_O[row][column] for row in range(4)) for column in range(2)]
-    terms = " + ".join(_term(value, W_O[row][0]) for row, value in enumerate(both))
+    alone = [sum(one[row] * W_O[row][column] for row in range(2)) for column in range(2)]
     return WorksheetTask(
         "Two heads side by side, then mixed",
-        f"Head 1 gives z₁ = {vector(one)}, head 2 gives z₂ = {vector(two)}. Lay them end to end, then multiply by W_O.",
+        f"Your z is z₁, the output of head 1. Head 2 gives z₂ = {vector(two)}. Join them end to end, then multiply by "
+        "W_O.",
         [
             ["row of W_O", "column 1", "column 2"],
             *([str(at), *map(number, row)] for at, row in enumerate(W_O, start=1)),
         ],
         ["end to end:", "times W_O:", "What would be lost if head 2 were zero? Output then:"],
-        [
-            vector(both),
-            vector(out),
-            vector([sum(one[row] * W_O[row][column] for row in range(2)) for column in range(2)]),
-        ],
-        f"First number: {terms} = {number(out[0])}. Rows 1–2 of W_O belong to head 1, rows 3–4 to head 2; their parts "
-        "add up.",
+        [vector(both), vector(out), vector(alone)],
+        f"First number: {_terms(both, [row[0] for row in W_O])} = {number(out[0])}. Rows 1–2 of W_O belong to head 1, "
+        "rows 3–4 to head 2; their contributions add up.",
     )
 
 
-def _triangle(draw: random.Random, example: _Sentence) -> WorksheetTask:
-    text = example.sentence.split()
-    at = 2 + int(draw.random() * (len(text) - 3))
-    shares = draw.choice(([5, 3, 2], [6, 3, 1], [4, 4, 2]))
-    left = shares[0] + shares[1]
-    kept = [shares[0] / left, shares[1] / left]
+def _triangle(chain: _Chain) -> WorksheetTask:
+    text, late = chain.example.sentence.split(), chain.example.words[-1]
+    at = text.index(chain.example.reader) + 1
+    powers = chain.powers[:-1]
     return WorksheetTask(
         "The triangle",
-        f"So far *{example.reader}* could read words that come later, as in an encoder. A model that writes may only "
-        f"look back. Number the words of “{example.sentence}” from 1. And: a head gave three words the shares "
-        f".{shares[0]}, .{shares[1]} "
-        f"and .{shares[2]}, but the third comes later. It is left out before the softmax; what are the other two then?",
+        f"So far *{chain.example.reader}* could attend to words that come later, as in an encoder. A model that writes "
+        f"may only look back, so *{late}* is left out before the softmax. Take the other three powers of e from task 2 "
+        "and compute their shares again.",
         [],
-        [f"How many words can word {at + 1}, “{text[at]}”, look at?", "In an encoder (BERT):", "The two shares:"],
-        [str(at + 1), str(len(text)), f"{kept[0]:.2f}, {kept[1]:.2f}"],
-        f"Itself and everything before it. Without the third, the first two share out 1 in the same proportion: "
-        f".{shares[0]} / {number(left / 10)} and .{shares[1]} / {number(left / 10)}.",
+        [
+            f"Word {at} is “{text[at - 1]}”. How many words can it attend to?",
+            "In an encoder (BERT):",
+            "The three shares:",
+        ],
+        [str(at), str(len(text)), _decimals(_shared(powers))],
+        f"Itself and everything before it. The sum is now {' + '.join(map(number, powers))} = {number(sum(powers))}, "
+        "so each share grows in the same proportion.",
     )
 
 
-def _sizes(draw: random.Random, example: _Sentence) -> WorksheetTask:
+def _sizes(draw: random.Random) -> WorksheetTask:
     d_head, n_heads, n_layers = draw.choice((64, 128)), draw.choice((8, 16, 32)), draw.choice((12, 24, 32))
     n_kv = draw.choice([count for count in (1, 2, 4, 8) if count < n_heads])
     cache = 2 * n_layers * n_kv * d_head * 2
