@@ -180,7 +180,7 @@ def _predicted(scope: Scope, look: Look, token: int) -> list[dict[str, Any]]:
 
 
 def _values(scope: Scope, look: Look, head: headscope.Head) -> torch.Tensor:
-    from headscope.heads.explain.score_parts import Reading
+    from headscope.heads.explain.score_split import Reading
 
     kv = head.head // scope.shape.sites[head.site].group_size
     return Reading(explained(look).stream, head.site, "v", kv).parts().parts.sum(0)

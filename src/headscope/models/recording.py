@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -18,11 +19,16 @@ from headscope.attention.observer import Call, observing, plain
 from headscope.attention.progress import pause_point
 from headscope.errors import HeadNameError, HeadscopeError, InputError, ModelError
 from headscope.models.any_torch.compiled import Uncompiled
-from headscope.models.changes import WatchedModules
 from headscope.models.finite import PassCheck, finish, refuse_non_finite_weights
 from headscope.models.inputs.media import KEYS, PIXELS, input_kinds
 from headscope.models.inputs.tokens import InputProcessor
-from headscope.models.modes import ordinary, own_precision, refuse_inference_weights, refuse_training_mode
+from headscope.models.modes import (
+    WatchedModules,
+    ordinary,
+    own_precision,
+    refuse_inference_weights,
+    refuse_training_mode,
+)
 from headscope.models.protocol import ForwardPass, OutputWeight, Prepared, SiteObserver, SiteOutput, Unembedding
 from headscope.models.selfcheck import SelfCheck
 from headscope.models.structure.projections import Which, find_projection
@@ -136,12 +142,25 @@ class OpenModel:
             raise ModelError(f"{self.shape.name} has no token embedding")
         return weight
 
+    @cached_property
+    def embedding_paths(self) -> frozenset[str]:
+        """Modules that hold the token embedding, under any of their paths."""
+        table = getattr(input_embedding(self.model), "weight", None)
+        if not isinstance(table, Tensor) or table.device.type == "meta":
+            return frozenset()
+        named = self.model.named_parameters(remove_duplicate=False)
+        return frozenset(
+            path.removesuffix(".weight")
+            for path, weight in named
+            if path.endswith(".weight") and weight.device.type != "meta" and weight.data_ptr() == table.data_ptr()
+        )
+
     def unembedding(self) -> Unembedding:
         return self._unembedding.weights(self.shape.name)
 
     def unembedding_input(self) -> nn.Module | None:
         """The module whose input is the residual stream that predictions are read from; None where none was found."""
-        return self._unembedding.first
+        return self._end
 
     def unembedding_matrix(self) -> nn.Linear | None:
         """The module that multiplies by W_U and does nothing else; None for an embedding that is used again."""
@@ -247,10 +266,10 @@ class OpenModel:
             self.shape = replace(self.shape, sites={**self.shape.sites, name: site})
 
     def _set_unembedding(self, path: UnembeddingPath) -> None:
-        self._unembedding = path
+        self._unembedding, self._end = path, path.first
         self._watched.add((path.norm, path.matrix))
-        if path.first is not None:
-            self._hooks.append(path.first.register_forward_pre_hook(lambda _, args: self._record_residual(args)))
+        if self._end is not None:
+            self._hooks.append(self._end.register_forward_pre_hook(lambda _, args: self._record_residual(args)))
 
     def _record_residual(self, args: Any) -> None:
         recording = self._current()

@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from headscope.attention.observer import Call
 from headscope.models.huggingface.model import HuggingFaceModel
 from headscope.models.loading import open_model
+from headscope.models.modes import hooked
 from headscope.models.structure.recorder import (
+    SiteReads,
     _refuse_inner_sources,
     record_stream,
     recording_stream,
 )
 from headscope.models.structure.tape import Mark
-from headscope.models.structure.trace import hooked
-from headscope.models.structure.writers import SiteReads
 
 SHORT, LONG = ({"input_ids": torch.arange(3, 3 + count)[None]} for count in (5, 7))
 

@@ -10,7 +10,8 @@ from tests.models import tiny
 from torch import Tensor, nn
 
 from headscope.models.huggingface.attention import attention, install, uninstall
-from headscope.models.structure.trace import hooked, trace
+from headscope.models.modes import hooked
+from headscope.models.structure.trace import trace
 
 
 class Own(nn.Module):

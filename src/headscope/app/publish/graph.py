@@ -23,9 +23,9 @@ from headscope.attention.masks import Dense, Mask
 from headscope.attention.observer import Call, plain
 from headscope.errors import HeadscopeError, ModelError
 from headscope.models.huggingface.model import HuggingFaceModel
+from headscope.models.modes import hooked
 from headscope.models.recording import OpenModel
 from headscope.models.structure.readers import entries, has_own_norm, probed, writer_names
-from headscope.models.structure.trace import hooked
 
 if TYPE_CHECKING:
     import onnx

@@ -35,9 +35,8 @@ from headscope.models.structure.readers import (
     value_of,
     writer_names,
 )
-from headscope.models.structure.recorder import current_recorder, record_stream
+from headscope.models.structure.recorder import RecordedStream, current_recorder, record_stream
 from headscope.models.structure.tape import Node
-from headscope.models.structure.writers import RecordedStream
 from headscope.names import Head, HeadName
 
 BLOCK = 512  # rows of scores that are computed at once

@@ -20,9 +20,9 @@ from headscope.attention.observer import Call, plain
 from headscope.attention.progress import report_progress
 from headscope.heads.explain.edge_patching import Circuitry, PatchedModel, ReaderHooks, by_reader, run_patched
 from headscope.heads.explain.pass_state import LOGITS, Edge, PassState, Place, Reader
+from headscope.models.modes import hooked
 from headscope.models.structure.carry import recompute
 from headscope.models.structure.recorder import current_recorder
-from headscope.models.structure.trace import hooked
 
 STEPS, HALVED = 4, 6  # steps of equal size, and how often the step is halved in which the answer changes most
 Metric = Callable[[Tensor], Tensor]

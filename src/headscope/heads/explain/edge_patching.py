@@ -18,13 +18,13 @@ from torch import Tensor, nn
 from headscope.attention.observer import Call, plain
 from headscope.errors import EditError, ModelError
 from headscope.heads.explain.pass_state import LOGITS, NODES, Edge, PassState, Place, Reader, ReaderState
+from headscope.models.modes import hooked
 from headscope.models.recording import OpenModel
 from headscope.models.structure.carry import Columns, columns_of, recompute
 from headscope.models.structure.points import Point, module_of
 from headscope.models.structure.readers import before_norm, entries, has_own_norm, probed, reader_inputs, value_of
 from headscope.models.structure.recorder import recording_stream
 from headscope.models.structure.tape import NORM, Node, Op
-from headscope.models.structure.trace import hooked
 
 no_modes = torch.utils._python_dispatch._disable_current_modes
 

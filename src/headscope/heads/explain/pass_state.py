@@ -15,8 +15,8 @@ from torch import Tensor
 
 from headscope.attention.observer import Call
 from headscope.models.structure.carry import Route, source_parts
+from headscope.models.structure.recorder import RecordedStream, Writer
 from headscope.models.structure.tape import Node, SourceNode
-from headscope.models.structure.writers import RecordedStream, Writer
 
 LOGITS = "logits"
 NODES = ("head", "mlp", "embedding", "position", "attention")

@@ -22,7 +22,7 @@ from headscope.errors import InputError, ModelError
 from headscope.heads.edits.ablate import ablate
 from headscope.heads.edits.edit import Edits
 from headscope.heads.edits.path import Path
-from headscope.heads.explain.score_parts import Reading
+from headscope.heads.explain.score_split import Reading
 from headscope.heads.explain.why import Explained, explained
 from headscope.models.structure.carry import Route, source_device
 from headscope.models.structure.readers import carried_part, find_writer, has_own_norm, read_again, reader_inputs

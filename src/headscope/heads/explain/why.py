@@ -15,7 +15,7 @@ from headscope.errors import InputError
 from headscope.heads.look.activation_cache import BUDGET
 from headscope.heads.questions.where import percent
 from headscope.models.protocol import Token
-from headscope.models.structure.writers import RecordedStream
+from headscope.models.structure.recorder import RecordedStream
 from headscope.names import Head, HeadName, quoted
 
 if TYPE_CHECKING:

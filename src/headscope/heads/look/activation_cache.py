@@ -28,9 +28,8 @@ from headscope.errors import InputError
 from headscope.heads.edits.edit import Edits
 from headscope.heads.look.layer_cache import LayerCache
 from headscope.heads.questions.standard_answers import Answers, BatchAnswers, together
-from headscope.models.changes import change_count
 from headscope.models.finite import PassCheck
-from headscope.models.modes import device_of, own_precision
+from headscope.models.modes import change_count, device_of, own_precision
 from headscope.models.protocol import ForwardPass, Prepared, SiteObserver, SiteOutput
 from headscope.models.recording import OpenModel, note_logsumexp
 

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headscope.models.modes import hooked
 from headscope.models.recording import OpenModel
-from headscope.models.structure.trace import hooked
 
 _skipped: ContextVar[Mapping[int, Any]] = ContextVar("headscope_skipped_layers", default=MappingProxyType({}))
 """Cached outputs by the id of the layer that returns them instead of running, in this context."""

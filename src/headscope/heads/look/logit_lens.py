@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from headscope.errors import ModelError
 from headscope.heads.look.sampling import Prediction, strongest_predictions
+from headscope.models.modes import hooked
 from headscope.models.structure.points import Change, Point, changing
 from headscope.models.structure.readers import probed
-from headscope.models.structure.trace import hooked
 
 if TYPE_CHECKING:
     from headscope.heads.look.look import Look

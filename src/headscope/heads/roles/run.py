@@ -24,7 +24,7 @@ from headscope.heads.roles.report import AblationEffect, EvidenceScore, Finding,
 from headscope.heads.roles.task import TaskAblation
 from headscope.heads.roles.traits import traits
 from headscope.heads.roles.trials import MOVER, STOPPED, RoleScores, Trials, make_probes, measure_roles, score_effects
-from headscope.models.changes import weights_put_back
+from headscope.models.modes import weights_put_back
 from headscope.models.recording import OpenModel
 from headscope.models.weight_hash import weight_hash
 from headscope.names import Head

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from headscope.attention.observer import Call, plain
 from headscope.errors import EditError, ModelError
 from headscope.models.decoding import continues
+from headscope.models.modes import hooked
 from headscope.models.protocol import SiteObserver
 from headscope.models.recording import OpenModel
 from headscope.models.structure.carry import Route
 from headscope.models.structure.readers import probed
-from headscope.models.structure.trace import hooked
-from headscope.models.structure.writers import RecordedStream
+from headscope.models.structure.recorder import RecordedStream
 
 Change = Callable[[Tensor, int], Tensor]
 """Given a value ``[batch, position, d_model]`` and its first position in the text, the changed value."""

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from headscope.errors import ModelError
 from headscope.models.structure.carry import Route, recompute, source_parts, wide
-from headscope.models.structure.recorder import record_stream
+from headscope.models.structure.recorder import RecordedStream, Side, Writer, record_stream
 from headscope.models.structure.tape import NORM, Node, Op, SourceNode, carried_into, mark_of, walk
-from headscope.models.structure.writers import RecordedStream, Side, Writer
 
 _probed: WeakKeyDictionary[Any, RecordedStream] = WeakKeyDictionary()
 

@@ -20,10 +20,9 @@ from headscope.models.protocol import SiteObserver
 from headscope.models.structure.carry import Route, source_device
 from headscope.models.structure.points import Answers, Metric, Point, gradients_at, metric_of, values_at
 from headscope.models.structure.readers import before_norm, carried_part, has_own_norm, probed, reader_inputs, value_of
-from headscope.models.structure.recorder import record_stream
+from headscope.models.structure.recorder import RecordedStream, Writer, ancestors, record_stream
 from headscope.models.structure.tape import SHAPE, Node, Op, SourceNode, memory_of
 from headscope.models.structure.unembedding import through_frozen_norm
-from headscope.models.structure.writers import RecordedStream, Writer, ancestors
 
 NOT_A_SUM = (
     "what W_O writes does not reach the end of the residual stream by addition alone (a norm or a gate acts on it)"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from headscope.attention.observer import Call, observing, plain
 from headscope.models.huggingface.attention import AttentionCall, tracer
+from headscope.models.modes import hooked
 from headscope.models.structure.tape import Node, SourceNode, Tape
 
 
@@ -72,23 +72,6 @@ def tracing(on_call: Callable[[AttentionCall], Tensor] | None) -> Iterator[None]
         yield
     finally:
         tracer.reset(token)
-
-
-@contextmanager
-def hooked(modules: Iterable[nn.Module], *, before: Any = None, after: Any = None) -> Iterator[None]:
-    """Call hooks before and after every forward of these modules inside the block, in this thread alone."""
-    here = threading.get_ident()
-
-    def in_this_thread(hook: Any) -> Any:
-        return lambda *called: hook(*called) if threading.get_ident() == here else None
-
-    with ExitStack() as hooks:
-        for module in modules:
-            if before is not None:
-                hooks.callback(module.register_forward_pre_hook(in_this_thread(before), with_kwargs=True).remove)
-            if after is not None:
-                hooks.callback(module.register_forward_hook(in_this_thread(after), with_kwargs=True).remove)
-        yield
 
 
 def trace(model: nn.Module, inputs: Mapping[str, Tensor], **arguments: Any) -> TracedPass:
