@@ -80,10 +80,10 @@ class Server(uvicorn.Server):
 
 
 @contextmanager
-def running(app: ASGIApp, port: int = 0) -> Iterator[str]:
+def running(app: ASGIApp, port: int = 0, host: str = HOST) -> Iterator[str]:
     """The address of an application, while it runs in a thread on this port, or on any that is free."""
     server = Server(uvicorn.Config(app, **UVICORN))
-    listening = socket.create_server((HOST, port))  # here, so that no one takes the port in between
+    listening = socket.create_server((host, port))  # here, so that no one takes the port in between
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:

@@ -12,8 +12,9 @@ from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.course import lessons
 from headscope.app.pages.course.classroom import Classroom
 from headscope.app.server.application import application
+from headscope.app.server.join import TRIES_AT_ONCE
 from headscope.app.server.serve import ServeOptions, announcement
-from headscope.app.server.token import TRIES_AT_ONCE, AccessToken
+from headscope.app.server.token import AccessToken
 
 TEACHERS = ("teacher", "progress.csv")
 
@@ -34,14 +35,14 @@ def app(room: Classroom) -> object:
 @pytest.fixture
 def student(app: object, room: Classroom) -> Iterator[TestClient]:
     with TestClient(app, base_url="http://127.0.0.1") as client:  # type: ignore[arg-type]
-        client.get("/class", params={"code": room.code})
+        client.get("/class", params={"code": room.code, "join": 1})
         yield client
 
 
 @pytest.fixture
 def teacher(app: object, room: Classroom) -> Iterator[TestClient]:
     with TestClient(app, base_url="http://127.0.0.1") as client:  # type: ignore[arg-type]
-        client.get("/class", params={"code": room.code})
+        client.get("/class", params={"code": room.code, "join": 1})
         client.get("/class/teacher", params={"key": room.teacher})
         yield client
 
@@ -50,13 +51,13 @@ def test_without_the_code_there_is_only_the_form(app: object, room: Classroom) -
     with TestClient(app, base_url="http://127.0.0.1") as client:  # type: ignore[arg-type]
         assert client.get("/").status_code == 401
         form = client.get("/class")
-        assert "The code on the board" in form.text
+        assert "Type the code on the wall" in form.text
         assert "form-action 'self'" in form.headers["content-security-policy"]
         assert "script" not in form.headers["content-security-policy"]
-        wrong = client.get("/class", params={"code": "<b>AAA</b>"})
-        assert (wrong.status_code, "<b>" in wrong.text) == (403, False)
+        wrong = client.get("/class", params={"code": "<i>AAA</i>", "join": 1})
+        assert (wrong.status_code, "<i>" in wrong.text) == (403, False)
         assert client.get("/api/class").status_code == 401
-        assert client.get("/class", params={"code": room.code.lower()}).status_code == 200
+        assert client.get("/class", params={"code": room.code.lower(), "join": 1}).status_code == 200
         assert client.get("/api/class").status_code == 200
 
 
@@ -64,7 +65,7 @@ def test_the_teachers_address_opens_the_teachers_page() -> None:
     room, token = Classroom(lambda: lessons.contents().lessons), AccessToken()
     said = announcement(ServeOptions(classroom=True), 80, token, room)
     (teachers,) = re.findall(r"teacher's page is at http://127\.0\.0\.1:80(\S+)", said)
-    (students,) = re.findall(r"Students open http://127\.0\.0\.1:80(\S+)", said)
+    (students,) = re.findall(r"at http://127\.0\.0\.1:80(\S+)\.\n", said)
     app = application(ModelRegistry(), token, held=room)
     with TestClient(app, base_url="http://127.0.0.1") as client:
         assert client.get(students).status_code == 200
@@ -76,8 +77,8 @@ def test_the_teachers_address_opens_the_teachers_page() -> None:
 def test_codes_cannot_be_tried_without_end(app: object) -> None:
     with TestClient(app, base_url="http://127.0.0.1") as client:  # type: ignore[arg-type]
         for _ in range(int(TRIES_AT_ONCE)):
-            client.get("/class", params={"code": "AAA AAA"})
-        statuses = {client.get("/class", params={"code": "AAA AAA"}).status_code for _ in range(40)}
+            client.get("/class", params={"code": "AAA AAA", "join": 1})
+        statuses = {client.get("/class", params={"code": "AAA AAA", "join": 1}).status_code for _ in range(40)}
     assert 429 in statuses
 
 
@@ -86,15 +87,18 @@ def test_who_types_wrong_codes_does_not_keep_others_out(app: object, room: Class
         TestClient(app, base_url="http://127.0.0.1", client=("10.0.0.66", 1)) as guesser,  # type: ignore[arg-type]
         TestClient(app, base_url="http://127.0.0.1", client=("10.0.0.7", 1)) as other,  # type: ignore[arg-type]
     ):
-        while guesser.get("/class", params={"code": "AAA AAA"}).status_code != 429:
+        while guesser.get("/class", params={"code": "AAA AAA", "join": 1}).status_code != 429:
             pass
-        assert other.get("/class", params={"code": room.code}).status_code == 200
+        assert other.get("/class", params={"code": room.code, "join": 1}).status_code == 200
 
 
 def test_right_codes_are_not_limited(app: object, room: Classroom) -> None:
     """More students than wrong codes are allowed join behind one address."""
     with TestClient(app, base_url="http://127.0.0.1", follow_redirects=False) as client:  # type: ignore[arg-type]
-        joined = {client.get("/class", params={"code": room.code}).status_code for _ in range(2 * int(TRIES_AT_ONCE))}
+        joined = {
+            client.get("/class", params={"code": room.code, "join": 1}).status_code
+            for _ in range(2 * int(TRIES_AT_ONCE))
+        }
     assert joined == {303}
 
 
@@ -171,8 +175,8 @@ def test_a_page_is_shown_with_consent(student: TestClient, teacher: TestClient) 
 
 def test_the_teachers_cookie_is_kept_from_scripts_and_from_other_sites(app: object, room: Classroom) -> None:
     with TestClient(app, base_url="http://127.0.0.1", follow_redirects=False) as client:  # type: ignore[arg-type]
-        joined = client.get("/class", params={"code": room.code})
-        assert (joined.status_code, joined.headers["location"]) == (303, "/")
+        joined = client.get("/class", params={"code": room.code, "join": 1})
+        assert (joined.status_code, joined.headers["location"]) == (303, "/#joined")
         assert client.get("/class/teacher", params={"key": "wrong"}).status_code == 403
         arrived = client.get("/class/teacher", params={"key": room.teacher})
         assert (arrived.status_code, arrived.headers["location"]) == (303, "/#class")
@@ -184,7 +188,7 @@ def test_nothing_but_the_form_is_answered_without_the_token(
     app: object, room: Classroom, method: str, path: str
 ) -> None:
     with TestClient(app, base_url="http://127.0.0.1") as client:  # type: ignore[arg-type]
-        assert client.request(method, path, params={"code": room.code}).status_code == 401
+        assert client.request(method, path, params={"code": room.code, "join": 1}).status_code == 401
 
 
 def test_only_students_are_told_the_news_of_the_class(student: TestClient, teacher: TestClient) -> None:

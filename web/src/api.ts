@@ -149,7 +149,7 @@ export interface paths {
         };
         /**
          * News
-         * @description What is new in the class; null where none is held, and for the teacher.
+         * @description What is new for a student in this lesson; null without a class, for the teacher, and after leaving.
          */
         get: operations["news_api_class_get"];
         put?: never;
@@ -205,6 +205,23 @@ export interface paths {
         put?: never;
         /** End */
         post: operations["end_api_class_end_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/class/leave": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Leave */
+        post: operations["leave_api_class_leave_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1197,9 +1214,10 @@ export interface components {
         };
         /**
          * ClassNews
-         * @description What a student's page needs to know: the open lessons, the one opened last, and how much of it they answered.
+         * @description What a student's page needs to know: the open lessons, and how much they answered of the one they are in.
          *
-         *     ``shown`` is the address of a page that is shown to all.
+         *     ``title``, ``questions`` and ``answered`` are of that lesson, ``newest`` is the one opened last, and ``shown`` the
+         *     address of a page that is shown to all.
          */
         ClassNews: {
             /** Answered */
@@ -1210,8 +1228,12 @@ export interface components {
             asked_to_show: boolean;
             /** Here */
             here: number;
+            /** Lesson */
+            lesson: number;
             /** Newest */
             newest: number;
+            /** Newest Title */
+            newest_title: string;
             /** Open */
             open: number[];
             /** Questions */
@@ -1724,6 +1746,14 @@ export interface components {
             n_kv_heads: number;
             /** Total */
             total: number | null;
+        };
+        /**
+         * LeaveClass
+         * @description Leave the class, or come back: answers of who has left are not counted.
+         */
+        LeaveClass: {
+            /** Left */
+            left: boolean;
         };
         /**
          * LeftOut
@@ -2891,7 +2921,7 @@ export interface components {
             /** Here */
             here: number;
             /** Join */
-            join: string;
+            join: string[];
             /** Lessons */
             lessons: components["schemas"]["ClassLesson"][];
             /** Minutes */
@@ -3519,7 +3549,9 @@ export interface operations {
     };
     news_api_class_get: {
         parameters: {
-            query?: never;
+            query?: {
+                lesson?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3616,6 +3648,39 @@ export interface operations {
             cookie?: never;
         };
         requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    leave_api_class_leave_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LeaveClass"];
+            };
+        };
         responses: {
             /** @description Successful Response */
             200: {
@@ -3764,6 +3829,7 @@ export interface operations {
     view_api_class_teacher_get: {
         parameters: {
             query?: {
+                few?: boolean;
                 lesson?: number;
             };
             header?: never;

@@ -33,11 +33,12 @@ export const PAGES: Page[] = [
   { key: "cards", load: () => import("./cards/CardsPage.svelte") },
   { key: "census", load: () => import("./census/CensusPage.svelte") },
   { key: "class", load: () => import("./classroom/ClassPage.svelte") },
+  { key: "joined", load: () => import("./classroom/JoinedPage.svelte"), guided: true },
   { key: "worksheet", load: () => import("./classroom/WorksheetPage.svelte") },
 ];
 
 /** The pages that the bar does not name: one comes to them from another. */
-const UNLISTED: PageKey[] = ["tour", "class", "worksheet"];
+const UNLISTED: PageKey[] = ["tour", "class", "joined", "worksheet"];
 export const LISTED: PageKey[] = PAGES.map((page) => page.key).filter((key) => !UNLISTED.includes(key));
 
 export function pageAt(hash: string): Page {

@@ -13,8 +13,9 @@ from headscope.app.pages.course import lessons
 from headscope.app.pages.course.classroom import FEWEST_SHOWN, Classroom, OpenLesson
 from headscope.app.pages.microscope import Session
 from headscope.app.server import application
+from headscope.app.server.addresses import hosts_on_network
 from headscope.app.server.token import AccessToken
-from tests.e2e.conftest import PATIENCE, fits, running
+from tests.e2e.conftest import PATIENCE, fits, running, serious_violations
 
 Arrive = Callable[[str], Page]
 
@@ -42,15 +43,17 @@ def arrive(room: Classroom, session: Session, browser: Browser) -> Iterator[Arri
 
 def joined(arrive: Arrive, room: Classroom) -> Page:
     page = arrive("class")
-    page.get_by_label("The code on the board").fill(room.code.lower())
+    page.get_by_label("Type the code on the wall.").fill(room.code.lower())
     page.get_by_role("button", name="Join").click()
+    expect(page.get_by_role("heading", name="You are in.")).to_be_visible()
+    page.get_by_role("link", name="Go to the lesson").click()
     expect(page.get_by_role("complementary", name="Class")).to_be_visible()
     return page
 
 
 def teachers(arrive: Arrive, room: Classroom) -> Page:
     joined(arrive, room)  # the token's cookie comes with the code; the terminal's address has both
-    page = arrive(f"class?code={room.code}")
+    page = arrive(f"class?code={room.code}&join=1")
     page.goto(page.url.split("#")[0] + f"class/teacher?key={room.teacher}")
     page.set_viewport_size({"width": 1440, "height": 900})
     expect(page.locator("[data-code]")).to_have_text(room.code)
@@ -59,9 +62,10 @@ def teachers(arrive: Arrive, room: Classroom) -> Page:
 
 def test_a_wrong_code_is_told_and_lets_nobody_in(arrive: Arrive) -> None:
     page = arrive("class")
-    page.get_by_label("The code on the board").fill("AAA AAA")
+    page.get_by_label("Type the code on the wall.").fill("AAAA 22")
     page.get_by_role("button", name="Join").click()
-    expect(page.get_by_role("alert")).to_have_text("That is not the code. Look at the board again.")
+    expect(page.get_by_role("alert")).to_contain_text("There is no class with the code AAAA 22.")
+    expect(page.get_by_label("Type the code on the wall.")).to_have_value("AAAA22")
 
 
 def test_answers_are_counted_on_the_teachers_page(arrive: Arrive, room: Classroom) -> None:
@@ -76,12 +80,68 @@ def test_answers_are_counted_on_the_teachers_page(arrive: Arrive, room: Classroo
         marked = lessons.mark(first, lessons.AnswerRequest(question=1, answer="b"))
         room.answered(f"another {index}", first, 1, marked)
     expect(teacher.locator("[data-option='1'] .count").first).to_have_text(str(FEWEST_SHOWN))
-    teacher.get_by_role("switch").click()
+    expect(teacher.locator(".option.right")).to_have_count(1)
+    teacher.keyboard.press("r")
     expect(teacher.locator(".option.right")).to_have_count(0)
     student.locator("[data-question='2'] input").fill(".5")
     student.get_by_role("button", name="Answer", exact=True).click()
     expect(student.locator("[data-question='2']").get_by_role("status")).to_contain_text("Your answer is saved.")
     fits(teacher, 390)
+
+
+def test_a_phone_opens_what_stands_on_the_board(session: Session, browser: Browser) -> None:
+    """The server listens on every address; the board shows one of the network, as text and as a QR code."""
+    hosts = hosts_on_network("0.0.0.0")
+    if not hosts:
+        pytest.skip("this machine is on no network")
+    room = Classroom(lambda: lessons.contents().lessons, hosts=lambda: hosts)
+    app = application(ModelRegistry(session), AccessToken(), held=room)
+    with running(app, host="0.0.0.0") as address, ExitStack() as left:
+        teacher, phone = (browser.new_context(viewport={"width": 390, "height": 844}) for _ in range(2))
+        left.callback(teacher.close)
+        left.callback(phone.close)
+        board = teacher.new_page()
+        board.goto(f"{address}class?code={room.code}&join=1")
+        board.goto(f"{address}class/teacher?key={room.teacher}")
+        shown = board.locator("[data-join]").inner_text()
+        assert shown.partition(":")[0] == hosts[0]
+        assert not shown.startswith("127.")
+        coded = board.locator("[data-qr]").get_attribute("data-qr")
+        assert coded == f"http://{shown}?code={room.code.replace(' ', '')}"
+        page = phone.new_page()
+        page.goto(coded)
+        expect(page.get_by_label("Type the code on the wall.")).to_have_value(room.code.replace(" ", ""))
+        page.get_by_role("button", name="Join").click()
+        expect(page.get_by_role("heading", name="You are in.")).to_be_visible()
+        expect(board.locator("[data-here]")).to_have_text("1")
+
+
+def test_a_small_class_shows_its_ideas_only_when_the_teacher_asks(arrive: Arrive, room: Classroom) -> None:
+    teacher = teachers(arrive, room)
+    marked = lessons.mark(0, lessons.AnswerRequest(question=1, answer="a"))
+    room.answered("someone", 0, 1, marked)
+    expect(teacher.locator(".option")).to_have_count(2)
+    expect(teacher.get_by_text("the idea behind it")).to_have_count(0)
+    teacher.get_by_role("button", name="Show which answers were chosen").click()
+    expect(teacher.locator(".option")).to_have_count(3)
+    expect(teacher.locator("[data-option='0'] .count")).to_have_text("1")
+    expect(teacher.get_by_text("the idea behind it").first).to_be_visible()
+    assert serious_violations(teacher) == []
+    for width in (390, 1024, 1440, 1920):
+        fits(teacher, width)
+
+
+def test_the_bar_follows_the_lesson_that_a_student_is_in(arrive: Arrive, room: Classroom) -> None:
+    room.open(OpenLesson(lesson=1, open=True))
+    student = joined(arrive, room)
+    bar, listed = student.get_by_role("complementary", name="Class"), lessons.contents().lessons
+    expect(bar).to_contain_text(listed[1].title)
+    student.goto(student.url.split("#")[0] + "#learn?v=1&lesson=0")
+    expect(bar).to_contain_text(listed[0].title)
+    bar.get_by_role("button", name="Leave").click()
+    expect(bar).to_contain_text("You have left the class.")
+    bar.get_by_role("button", name="Come back").click()
+    expect(bar).to_contain_text(listed[0].title)
 
 
 def test_an_opened_lesson_is_announced_and_nobody_is_moved(arrive: Arrive, room: Classroom) -> None:

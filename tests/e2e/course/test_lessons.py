@@ -159,7 +159,14 @@ def test_answers_are_kept_by_the_name_of_the_lesson(read: Open):
     page.evaluate("kept => localStorage.setItem('headscope.lessons', JSON.stringify(kept))", older)
     page.reload()
     expect(page.locator("[data-question='1']").get_by_role("status")).to_contain_text("Right")
-    page.get_by_role("button", name="Forget").click()
+    page.get_by_role("button", name="Forget my answers").click()
+    page.get_by_role("button", name="Keep them").click()
+    page.get_by_role("button", name="Forget my answers").click()
+    page.get_by_role("button", name="Forget them").click()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("button", name="Undo")).to_have_count(0)
+    page.get_by_role("button", name="Forget my answers").click()
+    page.get_by_role("button", name="Forget them").click()
     assert page.evaluate("localStorage.getItem('headscope.lessons')") == "{}"
 
 

@@ -1,5 +1,6 @@
 // The state of a class in this browser: what the teacher sees, or the news for a student, asked for every few seconds.
 import type { components } from "../api";
+import { fieldsAt, isAt, whole } from "../address-fields";
 import { askJson } from "../source/server";
 import { Problem } from "../source/problem";
 import { messageOf } from "../source/source";
@@ -29,12 +30,14 @@ export function repeated(ask: () => Promise<boolean>): () => void {
 export class Teacher {
   view = $state.raw<TeacherView | null>(null);
   lesson = $state<number | null>(null);
+  question = $state(0);
+  few = $state(false); // show which options were chosen, however few have answered
   refused = $state(false);
   problem = $state("");
 
   async refresh(): Promise<boolean> {
     try {
-      this.view = await askJson<TeacherView>(`class/teacher?lesson=${this.shownLesson}`);
+      this.view = await askJson<TeacherView>(`class/teacher?lesson=${this.shownLesson}&few=${this.few}`);
       this.problem = "";
     } catch (error) {
       if (error instanceof Problem && error.kind === "Refused") this.refused = true;
@@ -54,20 +57,33 @@ export class Teacher {
   }
 
   async choose(lesson: number): Promise<void> {
-    this.lesson = lesson;
+    [this.lesson, this.question, this.few] = [lesson, 0, false];
     await this.refresh();
+  }
+
+  async showFew(): Promise<void> {
+    this.few = !this.few;
+    await this.refresh();
+  }
+
+  /** The next question, or the one before; after the last comes the first. */
+  step(by: number): void {
+    const count = this.view?.questions.length ?? 0;
+    if (count) this.question = (this.question + by + count) % count;
   }
 }
 
-export class Student {
+class Student {
   news = $state.raw<ClassNews | null>(null);
   seen = $state(-1); // the newest lesson whose opening was read
   declined = $state(false);
+  left = $state(false);
 
   /** Asks for news; false where no class is held. */
   async refresh(): Promise<boolean> {
     try {
-      const news = await askJson<ClassNews | null>("class");
+      const lesson = isAt("learn", location.hash) ? (whole(fieldsAt(location.hash).get("lesson"), 0, 999) ?? 0) : -1;
+      const news = await askJson<ClassNews | null>(`class?lesson=${lesson}`);
       if (news === null) return false;
       if (this.news === null) this.seen = news.newest;
       if (!news.asked_to_show) this.declined = false;
@@ -78,8 +94,17 @@ export class Student {
     return true;
   }
 
+  /** Leave the class, after which no answer counts, or come back. */
+  async leave(left: boolean): Promise<void> {
+    await askJson("class/leave", { left }).catch(() => undefined); // no class is held any more
+    this.left = left;
+    if (!left) await this.refresh();
+  }
+
   async show(): Promise<void> {
     await askJson("class/show", { address: location.hash || "#microscope" });
     await this.refresh();
   }
 }
+
+export const student = new Student();

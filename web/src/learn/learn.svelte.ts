@@ -42,6 +42,7 @@ export class Learner extends PageState {
   lesson = $state.raw<Lesson | null>(null);
   number = $state(0);
   answers = $state<Answers>(recalled());
+  forgotten = $state.raw<Answers | null>(null);
   unread = $state<Record<string, string>>({}); // why an answer could not be read
   private fetchLesson = cached((number: number) => askJson<Lesson>(`lessons/${number}`));
 
@@ -100,8 +101,14 @@ export class Learner extends PageState {
     return keys.filter((key) => isSolved(this.answers[key])).length;
   }
 
+  /** Forget every answer; until the page is left, they can be brought back. */
   forget(): void {
-    this.answers = {};
+    [this.forgotten, this.answers] = [this.answers, {}];
+    this.keep();
+  }
+
+  undo(): void {
+    [this.answers, this.forgotten] = [{ ...this.forgotten, ...this.answers }, null];
     this.keep();
   }
 

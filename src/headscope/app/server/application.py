@@ -16,8 +16,9 @@ from headscope.app.pages.film import Films
 from headscope.app.server import sandbox
 from headscope.app.server.errors import add_error_handlers
 from headscope.app.server.guard import Guard
+from headscope.app.server.join import Join
 from headscope.app.server.routes import census, classroom, lab, learn, microscope, models
-from headscope.app.server.token import AccessToken, Join
+from headscope.app.server.token import AccessToken
 from headscope.app.server.worker import RequestWorker
 
 STATIC = Path(__file__).parents[1] / "static"

@@ -5,7 +5,6 @@ docs/security.md says what is promised.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable
 from http import HTTPStatus
@@ -17,9 +16,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headscope.app.server import clients, sandbox
+from headscope.app.server.addresses import is_loopback
 from headscope.app.server.clients import MAX_BODY, TOO_LARGE, Clients, HeldBodies, RateLimiter, whole_body
 from headscope.app.server.errors import problem_response
-from headscope.app.server.token import AccessToken, Join
+from headscope.app.server.join import Join
+from headscope.app.server.token import AccessToken
 
 HOST = "127.0.0.1"
 SAFE = ("GET", "HEAD")
@@ -89,8 +90,9 @@ class Guard:
 
         try:
             first_visit = self._check(Request(scope))
-            if first_visit is None:
+            if first_visit is None or first_visit.status_code == HTTPStatus.SEE_OTHER:
                 cookie = self.clients.identify(scope)
+            if first_visit is None:
                 with self.bodies.holding(_length(Request(scope))) as release:
                     await self.app(scope, await whole_body(scope, receive), send_with_headers)
             else:
@@ -165,11 +167,3 @@ def _check_content(request: Request) -> None:
 def _length(request: Request) -> int:
     length = request.headers.get("content-length", "")
     return min(int(length[:20]), MAX_BODY + 1) if length.isdecimal() else 0
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address can be reached from this machine only."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -8,6 +8,7 @@ import sys
 import threading
 import webbrowser
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -17,14 +18,17 @@ from headscope.app.pages.census import Censuses
 from headscope.app.pages.course import lessons
 from headscope.app.pages.course.classroom import Classroom
 from headscope.app.pages.film import Films
+from headscope.app.server.addresses import bracketed, hosts_on_network, is_loopback
 from headscope.app.server.application import application
-from headscope.app.server.guard import HOST, is_loopback
+from headscope.app.server.guard import HOST
+from headscope.app.server.join import PATH
 from headscope.app.server.routes.classroom import TEACHER_PATH
-from headscope.app.server.token import PARAMETER, PATH, AccessToken
+from headscope.app.server.token import PARAMETER, AccessToken
 from headscope.errors import InputError
 
 SHUTDOWN_TIMEOUT = 5  # seconds for running requests when the server is stopped
 CONNECTIONS = 1_024  # a browser opens six, and a class is 64 of them; one more is answered 503
+ONLY_HERE = "No other machine can open it: connect this one to a network, and start with --host 0.0.0.0."
 OPEN_FILES = 4_096  # allowed at once, where the system lets a program ask for it: many allow fewer than connections
 UVICORN: dict[str, Any] = {
     "http": "h11",
@@ -76,7 +80,8 @@ def serve(
 ) -> None:
     """Serve the page until interrupted."""
     port = free_port(options.port, options.host)
-    held = Classroom(lambda: lessons.contents().lessons) if options.classroom else None
+    hosts = partial(hosts_on_network, options.host)
+    held = Classroom(lambda: lessons.contents().lessons, hosts=hosts) if options.classroom else None
     token = None if options.local and held is None else AccessToken()
     sys.stderr.write(announcement(options, port, token, held))
     if options.open_browser:
@@ -92,10 +97,12 @@ def announcement(options: ServeOptions, port: int, token: AccessToken | None, he
     """The address to print in the terminal."""
     if token is None:
         return f"The microscope is at {address(options.host, port)} (Ctrl+C stops it).\n"
-    host = socket.gethostname() if options.host in ("0.0.0.0", "::") else options.host
+    host = next(iter(hosts_on_network(options.host)), _reachable_here(options.host))
     if held is not None:
-        return (
-            f"The teacher's page is at {address(host, port, token, held)} (Ctrl+C stops the class).\n"
+        said = f"The teacher's page is at {address(host, port, token, held)} (Ctrl+C stops the class).\n"
+        if is_loopback(host):
+            return said + f"{ONLY_HERE} Students on this machine type {held.code} at {address(host, port)}{PATH[1:]}.\n"
+        return said + (
             f"Students open {address(host, port)}{PATH[1:]} and type {held.code}. What they type travels unencrypted: "
             "use it in networks you trust.\n"
         )
@@ -108,10 +115,9 @@ def announcement(options: ServeOptions, port: int, token: AccessToken | None, he
 
 def address(host: str, port: int, token: AccessToken | None = None, held: Classroom | None = None) -> str:
     """The address of the page; of the teacher's page where a class is held."""
-    named = f"[{host}]" if ":" in host else host
     page = "" if held is None else f"{TEACHER_PATH[1:]}?key={held.teacher}"
     secret = f"{'&' if page else '?'}{PARAMETER}={token.secret}" if token else ""
-    return f"http://{named}:{port}/{page}{secret}"
+    return f"http://{bracketed(host)}:{port}/{page}{secret}"
 
 
 def _allow_open_files() -> None:

@@ -12,6 +12,7 @@ export default {
     cards: "Model cards",
     census: "Census",
     class: "Class",
+    joined: "You are in",
     worksheet: "Worksheet",
   },
   nav: "Pages",

@@ -23,18 +23,20 @@ from headscope.errors import InputError
 from headscope.lab.teach.course.questions import Marked
 from headscope.lab.teach.lessons import Lesson
 
-CODE_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # without 0 and O, 1 and I, which are taken for each other
+CODE_LETTERS, CODE_DIGITS = "BCDFGHJKLMNPQRSTVWXZ", "23456789"  # no vowels, which spell words; no 0 and 1
 FEWEST_SHOWN = 8
-"""In a smaller class the options that were chosen would tell who answered what: only right and wrong are counted."""
+"""With fewer answers, counts may show who answered what: only right and wrong are counted, unless the teacher asks."""
 
 HERE_SECONDS = 20.0
 """A page asks for news every few seconds; who has not asked for this long has left."""
 
 
 def _new_code() -> str:
-    """A code to write on the board: two groups of three characters, one of a thousand million."""
-    drawn = "".join(secrets.choice(CODE_LETTERS) for _ in range(6))
-    return f"{drawn[:3]} {drawn[3:]}"
+    """A code for the board: four letters and two digits, one of ten million."""
+    letters, digits = (
+        "".join(secrets.choice(some) for _ in range(count)) for some, count in ((CODE_LETTERS, 4), (CODE_DIGITS, 2))
+    )
+    return f"{letters} {digits}"
 
 
 class OptionCount(Response):
@@ -65,13 +67,16 @@ class ClassLesson(Response):
 
 
 class ClassNews(Response):
-    """What a student's page needs to know: the open lessons, the one opened last, and how much of it they answered.
+    """What a student's page needs to know: the open lessons, and how much they answered of the one they are in.
 
-    ``shown`` is the address of a page that is shown to all.
+    ``title``, ``questions`` and ``answered`` are of that lesson, ``newest`` is the one opened last, and ``shown`` the
+    address of a page that is shown to all.
     """
 
     open: list[int]
     newest: int
+    newest_title: str
+    lesson: int
     title: str
     questions: int
     answered: int
@@ -84,7 +89,7 @@ class ClassNews(Response):
 class TeacherView(Response):
     """The teacher's page."""
 
-    join: str
+    join: list[str]
     code: str
     here: int
     minutes: float
@@ -108,6 +113,12 @@ class HideAnswers(Request):
     hidden: bool
 
 
+class LeaveClass(Request):
+    """Leave the class, or come back: answers of who has left are not counted."""
+
+    left: bool
+
+
 class ShowPage(Request):
     """The address of a student's page, sent after they have agreed to show it."""
 
@@ -125,34 +136,57 @@ class _Student:
 class Classroom:
     """A class that one server holds. Safe to call from several threads."""
 
-    def __init__(self, lessons: Callable[[], list[LessonSummary]], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        lessons: Callable[[], list[LessonSummary]],
+        clock: Callable[[], float] = time.monotonic,
+        hosts: Callable[[], list[str]] = list,
+    ) -> None:
         self.code, self.teacher = _new_code(), secrets.token_urlsafe(24)
+        self.hosts, self._ended_code = hosts, ""
         self.answers_hidden, self.asking = False, False
         self.shown: str | None = None
         self._lessons, self._clock, self._began = lessons, clock, clock()
         first = min(lesson.number for lesson in lessons())
         self._open, self._students, self._lock = [first], dict[str, _Student](), threading.Lock()
+        self._left: set[str] = set()
 
-    def matches(self, code: str) -> bool:
-        """Whether somebody typed the code, in whatever case and spacing."""
-        plain, wanted = ("".join(text.split()).upper().encode() for text in (code, self.code))
-        return secrets.compare_digest(plain, wanted)
+    def matches(self, code: str, *, ended: bool = False) -> bool:
+        """Whether this is the code, or that of the class which ended last, in any case and spacing."""
+        known = self._ended_code if ended else self.code
+        plain, wanted = ("".join(text.split()).upper().encode() for text in (code, known))
+        return bool(wanted) and secrets.compare_digest(plain, wanted)
 
     def is_teacher(self, key: str) -> bool:
         """Whether a key is the teacher's."""
         return secrets.compare_digest(key.encode(), self.teacher.encode())
 
-    def news(self, client: str) -> ClassNews:
-        """What is new for a student, who is counted as here."""
-        newest = next(lesson for lesson in self._lessons() if lesson.number == self._open[-1])
+    def leave(self, client: str, asked: LeaveClass) -> None:
+        """Forget a student and count nothing more of them, or let them come back."""
         with self._lock:
+            if asked.left:
+                self._students.pop(client, None)
+                self._left.add(client)
+            else:
+                self._left.discard(client)
+
+    def news(self, client: str, lesson: int = -1) -> ClassNews | None:
+        """What is new for a student in this lesson, who is counted as here; None for one who has left."""
+        with self._lock:
+            if client in self._left:
+                return None
+            opened = {one.number: one for one in self._lessons() if one.number in self._open}
+            newest = opened[self._open[-1]]
+            current = opened.get(lesson, newest)
             student = self._student(client)
             return ClassNews(
                 open=sorted(self._open),
                 newest=newest.number,
-                title=newest.title,
-                questions=newest.questions,
-                answered=sum(lesson == newest.number for lesson, _ in student.answers),
+                newest_title=newest.title,
+                lesson=current.number,
+                title=current.title,
+                questions=current.questions,
+                answered=sum(number == current.number for number, _ in student.answers),
                 here=self._here(),
                 answers_hidden=self.answers_hidden,
                 asked_to_show=self.asking and self.shown is None,
@@ -166,11 +200,12 @@ class Classroom:
     def answered(self, student: str, lesson: int, question: int, marked: Marked) -> Marked:
         """Count a student's first answer to a question; return what they are told."""
         with self._lock:
-            self._student(student).answers.setdefault((lesson, question), marked.option)
+            if student not in self._left:
+                self._student(student).answers.setdefault((lesson, question), marked.option)
         return Marked(False, "", "withheld") if self.answers_hidden else marked
 
-    def view(self, lesson: Lesson | None, join: str) -> TeacherView:
-        """The teacher's page, with the counts of one lesson and the address at which students join."""
+    def view(self, lesson: Lesson | None, join: list[str], *, few: bool = False) -> TeacherView:
+        """The teacher's page: the addresses at which students join, and the counts of one lesson, however few."""
         with self._lock:
             listed = [
                 ClassLesson(
@@ -192,7 +227,7 @@ class Classroom:
                 asking=self.asking,
                 shown=self.shown,
                 lessons=listed,
-                questions=self._counts(lesson) if lesson else [],
+                questions=self._counts(lesson, few) if lesson else [],
             )
 
     def open(self, asked: OpenLesson) -> None:
@@ -241,8 +276,9 @@ class Classroom:
         """Forget everything about the class, and let nobody else join with the old code."""
         with self._lock:
             self._students.clear()
+            self._left.clear()
             self._open, self.answers_hidden, self.asking, self.shown = self._open[:1], False, False, None
-            self.code, self._began = _new_code(), self._clock()
+            self._ended_code, self.code, self._began = self.code, _new_code(), self._clock()
 
     def _student(self, client: str) -> _Student:
         now = self._clock()
@@ -257,7 +293,7 @@ class Classroom:
     def _who_answered(self, lesson: int) -> int:
         return sum(any(number == lesson for number, _ in student.answers) for student in self._students.values())
 
-    def _counts(self, lesson: Lesson) -> list[QuestionCount]:
+    def _counts(self, lesson: Lesson, few: bool) -> list[QuestionCount]:
         shown = not self.answers_hidden
         counted = []
         for at, question in enumerate(lesson.questions, start=1):
@@ -271,7 +307,7 @@ class Classroom:
                 tally.append(("other", first.count(None), False, ""))
             if not first:
                 tally = []
-            elif len(first) < FEWEST_SHOWN:
+            elif len(first) < FEWEST_SHOWN and not few:
                 right = sum(count for _, count, is_right, _ in tally if is_right)
                 tally = [("right", right, True, ""), ("wrong", len(first) - right, False, "")] if shown else []
             options = [

@@ -11,8 +11,18 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from headscope.app.pages.course import lessons as pages
-from headscope.app.pages.course.classroom import ClassNews, Classroom, HideAnswers, OpenLesson, ShowPage, TeacherView
+from headscope.app.pages.course.classroom import (
+    ClassNews,
+    Classroom,
+    HideAnswers,
+    LeaveClass,
+    OpenLesson,
+    ShowPage,
+    TeacherView,
+)
+from headscope.app.server.addresses import join_addresses
 from headscope.app.server.clients import client_id
+from headscope.app.server.join import PATH
 from headscope.app.server.worker import PROBLEM, RequestWorker
 from headscope.lab.teach import lessons
 
@@ -48,11 +58,15 @@ def _add_students(router: APIRouter, worker: RequestWorker, classroom: Classroom
         return response
 
     @router.get("/api/class")
-    def news(request: Request) -> ClassNews | None:
-        """What is new in the class; null where none is held, and for the teacher."""
+    def news(request: Request, lesson: int = -1) -> ClassNews | None:
+        """What is new for a student in this lesson; null without a class, for the teacher, and after leaving."""
         if classroom is None or is_teacher(request, classroom):
             return None
-        return classroom.news(client_id(request))
+        return classroom.news(client_id(request), lesson)
+
+    @router.post("/api/class/leave")
+    def leave(asked: LeaveClass, request: Request) -> None:
+        _held(classroom).leave(client_id(request), asked)
 
     @router.post("/api/class/show")
     def show(page: ShowPage) -> None:
@@ -63,13 +77,15 @@ def _add_teachers(router: APIRouter, worker: RequestWorker, classroom: Classroom
     """What only the teacher may do."""
 
     @router.get("/api/class/teacher", response_model=TeacherView)
-    async def view(request: Request, lesson: int = -1) -> Any:
+    async def view(request: Request, lesson: int = -1, few: bool = False) -> Any:
         room = _teachers(request, classroom)
-        join = f"{request.headers.get('host', '')}/class"
+        port = int(request.scope["server"][1])
+        known = join_addresses(room.hosts(), port, request.headers.get("host", ""))
+        join = [f"{address}{PATH}" for address in known]
 
         def viewed() -> TeacherView:
-            known = any(number == lesson for number, *_ in lessons.contents())
-            return room.view(lessons.lesson(lesson) if known else None, join)
+            listed = any(number == lesson for number, *_ in lessons.contents())
+            return room.view(lessons.lesson(lesson) if listed else None, join, few=few)
 
         return await worker.run_in(worker.lessons, request, viewed, kind="whole")
 
