@@ -33,6 +33,7 @@ from headscope.names import Head, HeadName, ModelShape
 
 if TYPE_CHECKING:
     from headscope.heads.explain.circuit import Circuit
+    from headscope.heads.explain.sources import Sources
     from headscope.heads.patching import Patching
     from headscope.heads.pruning import Pruned
     from headscope.heads.questions.label_rules import LabelRule
@@ -311,6 +312,25 @@ class Scope:
             pairs = task_pairs(self.model, clean)
             return find_circuit(self.model, pairs.clean, pairs.corrupted, pairs.answers, wanted, clean)
         return find_circuit(self.model, clean, corrupted, answers, wanted)
+
+    @showing()
+    def sources(
+        self,
+        documents: Sequence[str | range],
+        question: Any,
+        answer: str | None = None,
+        expected: str | None = None,
+    ) -> Sources:
+        """Which document an answer came from: what the answer loses when each is hidden from every head.
+
+        ``question`` is put after the documents; or it is the whole prompt, a text or chat messages, in which the
+        documents occur. ``answer`` is the first word that the model says itself unless given; ``expected`` is another
+        answer to measure too, as in `` Paris``.
+        """
+        from headscope.heads.explain.sources import sources
+
+        self._refuse_edits("sources")
+        return sources(self.model, documents, question, answer, expected)
 
     def group(self, head: HeadName) -> list[Head]:
         """All heads that share this head's keys and values."""

@@ -115,3 +115,35 @@ def circuit(
 def _place(given: str) -> int | str:
     """A position, or the text of a token."""
     return int(given) if re.fullmatch("-?[0-9]{1,18}", given) else given
+
+
+@app.command()
+def sources(
+    documents: Annotated[list[str], typer.Argument(help="Text files, one document each; or the texts themselves.")],
+    question: Annotated[str, typer.Option("--question", "-q", help="What is asked about them.")],
+    model: Model = None,
+    answer: Annotated[
+        str | None, typer.Option(help="The answer to explain [default: the first word of the model's own].")
+    ] = None,
+    expected: Annotated[str | None, typer.Option(help="Another answer to measure, with its leading space.")] = None,
+    heads: Annotated[int | None, typer.Option(help="Show the heads that carry the document of this number.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find which document an answer came from: what the answer loses when each is hidden, next to its attention.
+
+    Example: headscope sources notes/*.txt --question "Where does Anna live?" --expected " Paris" -m smollm2
+    """
+    from headscope.scan.corpus.documents import Corpus
+    from headscope.scope import load
+
+    texts = []
+    for each in documents:
+        stored = os.path.exists(each) or each.endswith((".txt", ".md"))  # noqa: PTH110 - never an error
+        texts += [passage.text.strip() for passage in Corpus(each)] if stored else [each]
+    with load(model) as scope:
+        found = scope.sources(texts, question, answer, expected)
+        carried = None if heads is None else found.heads(heads)
+    if as_json:
+        show_json(found.to_dict() | ({} if carried is None else {"heads": carried.table().to_pylist()}))
+        return
+    typer.echo(str(found) if carried is None else f"{found}\n\n{carried}")

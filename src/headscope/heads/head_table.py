@@ -43,10 +43,7 @@ class HeadTable:
 
     def to_pandas(self) -> Any:
         """The table as a pandas DataFrame."""
-        try:
-            return self.table().to_pandas()
-        except ImportError as error:
-            raise InputError("to_pandas() needs pandas: pip install pandas. table() needs nothing more") from error
+        return pandas_of(self.table())
 
     def matrix(self, name: str | None = None) -> Float[Tensor, "layer head"]:
         """One number per head; NaN where there is none. ``name`` chooses among several rows of a head."""
@@ -95,6 +92,14 @@ class HeadTable:
 
     def _repr_svg_(self) -> str:
         return self.plot().svg()
+
+
+def pandas_of(table: pa.Table) -> Any:
+    """A table as a pandas DataFrame."""
+    try:
+        return table.to_pandas()
+    except ImportError as error:
+        raise InputError("to_pandas() needs pandas: pip install pandas. table() needs nothing more") from error
 
 
 def of_head(head: Head) -> dict[str, Any]:

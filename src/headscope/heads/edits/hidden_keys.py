@@ -133,12 +133,19 @@ class Hidden(Part):
 
 def _z_of(call: Call, heads: Int[Tensor, " head"], rows: Int[Tensor, " query"]) -> Float[Tensor, "batch head query d"]:
     """z of some heads and queries."""
+    weights = weights_of(call, heads, rows)
+    return weights @ call.v[:, heads // (call.q.shape[1] // call.k.shape[1])].to(weights)
+
+
+def weights_of(
+    call: Call, heads: Int[Tensor, " head"], rows: Int[Tensor, " query"]
+) -> Float[Tensor, "batch head query key"]:
+    """The patterns of some heads and queries."""
     scores = call.scores.bind(call.q, call.k)
     n_query, n_key = call.q.shape[2], call.k.shape[2]
     columns = torch.arange(n_key, device=call.q.device)
     logits = scores.block(call.q[:, :, rows], call.k, rows, columns, n_key - n_query)[:, heads]
-    weights = softmax_with_sink(logits, None if scores.sinks is None else scores.sinks[heads, None, None])
-    return weights @ call.v[:, heads // (call.q.shape[1] // call.k.shape[1])].to(weights)
+    return softmax_with_sink(logits, None if scores.sinks is None else scores.sinks[heads, None, None])
 
 
 def softmax_with_sink(

@@ -56,6 +56,15 @@ class ResidualStream(NamedTuple):
     after: Float[Tensor, "query d_model"]
 
 
+def span_of(tokens: Sequence[Token], text: str, first: int = 0) -> range:
+    """The positions of a passage, where it occurs first from a position on."""
+    ends = [0, *accumulate(len(token.text) for token in tokens)]
+    start = "".join(token.text for token in tokens).find(text, ends[first])
+    if start < 0:
+        raise InputError(f"{text!r} does not occur in this text{' after what came before' if first else ''}")
+    return range(bisect_right(ends, start) - 1, bisect_left(ends, start + len(text)))
+
+
 @checked
 class Look:
     """One text read by a model: ``look.pattern("3.5")`` is a head's pattern, ``look.table()`` every head's numbers."""
@@ -408,13 +417,11 @@ class Look:
 
     def span(self, text: str) -> range:
         """The positions of a passage that occurs once in this text, for ``hide``."""
-        ends = list(accumulate(len(token.text) for token in self.tokens))
         whole = "".join(token.text for token in self.tokens)
         if not text or whole.count(text) != 1:
             where = f"occurs {whole.count(text)} times" if text else "is empty"
             raise InputError(f"{text!r} {where} in this text; give a passage that occurs once")
-        start = whole.index(text)
-        return range(bisect_right(ends, start), bisect_left(ends, start + len(text)) + 1)
+        return span_of(self.tokens, text)
 
     def logit_lens(self, position: int | str = -1, count: int = 1) -> dict[str, list[Prediction]]:
         """The likeliest tokens if the stream before each layer, and after the last, were the end of the stream."""
