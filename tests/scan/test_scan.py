@@ -18,8 +18,10 @@ from headscope.heads.questions.label_rules import LabelRule, token_class
 from headscope.models.native import NativeModel
 from headscope.models.protocol import Token
 from headscope.scan.census import Census
+from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions
 from headscope.scan.run import scan
+from headscope.scope import Scope
 from tests.scan.tiny import open_tiny, texts
 
 OPTIONS: dict[str, Any] = {"threads": 1, "replicates": 20, "examples": 3}
@@ -120,6 +122,20 @@ def test_entropy_and_distance_equal_the_dense_ones() -> None:
         assert row.variance == pytest.approx(torch.tensor(values).var(correction=0).item(), rel=1e-3)
         assert row.histogram is not None
         assert sum(row.histogram) == len(values)
+
+
+def test_one_document_has_no_interval_and_the_entropy_that_a_look_gives() -> None:
+    model, text = open_tiny(), texts(1, seed=2)[0][:24]
+    census, two = (scan(model, [text] * n, options=ScanOptions(**OPTIONS)) for n in (1, 2))
+    entropy = Scope(model).look(text).matrix("entropy")
+    for layer, head in ((0, 0), (1, 1)):
+        row = census.row(f"{layer}.{head}", "entropy")
+        assert (row.low, row.high) == (None, None)
+        assert row.mean == pytest.approx(float(entropy[layer, head]), abs=1e-6)
+        assert two.row(f"{layer}.{head}", "entropy").low is not None
+    changes = compare(census, two).changes
+    assert changes
+    assert not any(change.clear or change.low == change.low for change in changes)
 
 
 def test_the_null_is_the_mean_over_shuffles_of_the_visible_labels() -> None:
@@ -230,7 +246,7 @@ def test_a_corpus_without_text_is_refused(tmp_path: Path, text: str, said: str) 
         ({"context": 65}, "context=65, but this model's context is 64 tokens; give 64 or less"),
         ({"workers": 2}, "several workers open the model themselves"),
         ({"batch": 0}, "batch=0: give at least 1"),
-        ({"broken": "never"}, "broken='never': choose 'stop' or 'skip'"),
+        ({"broken": "never"}, "broken='never' is not supported. Use 'stop' or 'skip'"),
         ({"rules": (token_class("previous", "x"),)}, "there is already a question named 'previous'"),
     ],
 )

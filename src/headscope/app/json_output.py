@@ -30,12 +30,10 @@ def look_json(look: Look, head: str | None = None) -> dict[str, Any]:
         for entry, value in ranked:
             report["heads"][str(entry)][question] = value
     for site in look.sites:
-        rows = look.statistics(site)
-        assert rows.entropy is not None
-        assert rows.distance is not None
-        means = zip(rows.entropy[0].mean(-1).tolist(), rows.distance.mean[0].mean(-1).tolist(), strict=True)
-        for index, (entropy, distance) in enumerate(means):
-            report["heads"][f"{site}.{index}"] |= {"entropy_nats": entropy, "distance": distance}
+        found = look.mean_traits(site)
+        for name, key in (("entropy", "entropy_nats"), ("distance", "distance")):
+            for index, value in enumerate(found[name].tolist() if found else ()):
+                report["heads"][f"{site}.{index}"][key] = value
     if head is not None:
         report["pattern"] = look.pattern(head).tolist()
     return report

@@ -84,6 +84,7 @@ def circuit(
     ],
     model: Model = None,
     wanted: Annotated[float, typer.Option(help="How faithful the circuit has to be, from 0 to 1.")] = 0.9,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Number of edges to print.")] = 20,
     out: Annotated[Path | None, typer.Option(help="Save the circuit: .json to open again, .mib.json, or .dot.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -109,7 +110,7 @@ def circuit(
     if as_json:
         show_json(found.to_dict())
         return
-    typer.echo(str(found))
+    typer.echo(found.listed(count))
 
 
 def _place(given: str) -> int | str:

@@ -137,6 +137,7 @@ def _comparison_table(comparison: Comparison, count: int) -> Table:
     table = Table("head", "question", *comparison.names, "change", "95 %", box=None)
     for change in comparison.changes[:count]:
         interval = f"[{change.low:+.3f}, {change.high:+.3f}]" + ("" if change.clear else "  no clear change")
+        interval = interval if change.low == change.low else "none: one document"
         values = (f"{change.before:.3f}", f"{change.after:.3f}", f"{change.difference:+.3f}")
         table.add_row(str(change.head), change.question, *values, interval)
     return table

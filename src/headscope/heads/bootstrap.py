@@ -44,7 +44,9 @@ def percentile_interval(replicates: Float[Tensor, "replicate *shape"]) -> tuple[
 
 
 def bootstrap(values: Float[Tensor, "input head"], seed: int) -> tuple[Float[Tensor, " head"], Float[Tensor, " head"]]:
-    """The 95 % interval of the mean over inputs, from ``RESAMPLES`` draws of the inputs with replacement."""
+    """The 95 % interval of the mean over inputs, from ``RESAMPLES`` draws with replacement; NaN of one input."""
+    if len(values) == 1:
+        return torch.full_like(values[0].double(), math.nan), torch.full_like(values[0].double(), math.nan)
     return percentile_interval(resampling_counts(len(values), seed) @ values.double() / len(values))
 
 

@@ -35,7 +35,7 @@ _NUMBERS = ("mean", "variance", "minimum", "maximum", "low", "high", "null_mean"
 class _CensusRow:
     """One head's attention mass on one question, or one of its traits, over all counted queries.
 
-    ``low`` and ``high`` bound the middle 95 % of bootstrap means; None where no replicate drew a counted query.
+    ``low`` and ``high`` bound the middle 95 % of bootstrap means; None where all counted queries are of one document.
     """
 
     head: Head

@@ -16,7 +16,10 @@ from headscope.scan.tally.reduction import TRAITS
 
 @dataclass(frozen=True)
 class _Change:
-    """One head and question in both censuses. ``low`` and ``high`` bound the middle 95 % of bootstrap differences."""
+    """One head and question in both censuses. ``low`` and ``high`` bound the middle 95 % of bootstrap differences.
+
+    They are NaN where a census counted one document.
+    """
 
     head: Head
     question: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from transformers import PreTrainedModel
 import headscope
 from headscope.errors import InputError, ModelError
 from headscope.heads.explain import circuit_search
-from headscope.heads.explain.circuit import open_circuit
+from headscope.heads.explain.circuit import Circuit, open_circuit
 from headscope.heads.explain.edge_attribution import score_edges, score_within
 from headscope.heads.explain.edge_patching import PatchedModel, all_edges, record, run_circuit
 from headscope.heads.explain.pass_state import Edge, Reader
@@ -86,6 +87,7 @@ def test_hand_built_induction_has_the_circuit_that_was_built_in() -> None:
     assert found.held_out >= 0.9
     assert max(found.random) < 0.5
     assert found.curve[-1].edges <= len(found.scores)
+    assert found.n_right == found.n_pairs + found.n_held_out == 8
 
 
 def test_corrupting_the_mark_finds_the_mark() -> None:
@@ -123,6 +125,23 @@ def test_edges_are_scored_in_the_circuit_that_holds_them() -> None:
     without = float(metric(run_circuit(patched, inputs, corrupted, idle)))
     assert [scores[edge] for edge in needed] == pytest.approx([value - without] * 2, rel=1e-3)  # both are linear here
     assert [scores[edge] for edge in idle] == pytest.approx([0, 0], abs=1e-4)
+
+
+def test_a_circuit_says_whether_the_model_can_do_the_task_and_lists_twenty_edges() -> None:
+    values = (0.9, 1.42, (0.0,), (), 1.0, 0.0, 16, 16, 0.9)
+    edges = {f"0.{index}->logits": 0.01 * index for index in range(30)}
+    guessing = Circuit("m", "w", edges, {}, edges, *values, n_right=20)
+    lines = str(guessing).splitlines()
+    assert "prefers the right answer in 20 of 32 pairs, which is not clearly more than guessing" in lines[0]
+    assert "keep 90% of the answer, 142% on 16 held-out pairs" in lines[1]
+    assert lines[2].startswith("Over 100%: ")
+    assert lines[3].split() == ["0.29->logits", "+0.290"]
+    assert lines[-1] == "  … 10 more edges"
+    assert len(lines) == 3 + 20 + 1
+    assert len(guessing.listed(30).splitlines()) == 3 + 30
+    able = str(replace(guessing, n_right=22, held_out=0.95))  # guessing is right so often in 2.5 % of cases
+    assert able.startswith("30 of 30 edges")
+    assert "100%" not in able
 
 
 def test_files(tmp_path: Path) -> None:

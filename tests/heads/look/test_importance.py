@@ -55,6 +55,11 @@ def test_several_texts_give_an_interval_around_their_mean(llama: Scope, ids: lis
         assert entry.loss.low <= entry.loss.mean <= entry.loss.high
 
 
+def test_one_text_has_no_interval(llama: Scope, ids: list[int]) -> None:
+    for entry in importance(llama.model, [ids]):
+        assert (entry.loss.low, entry.loss.high, entry.kl.low) == (None, None, None)
+
+
 def test_the_vocabulary_in_pieces_says_what_whole_logits_say(
     scope: Scope, ids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

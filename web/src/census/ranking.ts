@@ -1,4 +1,4 @@
-// Order of the census table's rows, heads that stand clear of their null, and the end of its axis.
+// Order of the census table's rows, heads clearly above chance, and the end of its axis.
 
 export interface Row {
   column: number; // of the arrays

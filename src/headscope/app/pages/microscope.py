@@ -398,20 +398,11 @@ def _site_scores(look: Look, site: Site) -> Float[np.ndarray, "question head"]:
     scores = np.full((len(QUESTIONS), site.n_heads), np.nan, dtype=np.float32)
     if site.name not in look.sites:
         return scores
-    found = look.mean_answers(site.name) | _traits(look, site)
+    found = look.mean_answers(site.name) | look.mean_traits(site.name)
     for index, question in enumerate(QUESTIONS):
         if question.name in found:
             scores[index] = found[question.name].double().cpu().numpy()
     return scores
-
-
-def _traits(look: Look, site: Site) -> dict[str, Float[Tensor, " head"]]:
-    """Means over all rows, without the first row of causal attention: it has one key and no choice."""
-    rows = look.statistics(site.name)
-    first = 1 if site.causal and site.kind == "self" else 0
-    if rows.entropy is None or rows.distance is None or rows.entropy.shape[2] <= first:
-        return {}
-    return {"entropy": rows.entropy[0, :, first:].mean(-1), "distance": rows.distance.mean[0, :, first:].mean(-1)}
 
 
 def _kinds(model: OpenModel) -> list[Kind]:

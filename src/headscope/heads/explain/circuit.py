@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,8 @@ from headscope.models.recording import OpenModel
 from headscope.models.weight_hash import weight_hash
 
 SCHEMA_VERSION = 1
+CHANCE = 0.05  # how often guessing may be right as often
+LISTED = 20  # edges
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class Circuit:
     task: str = ""
     sites: Mapping[str, int] = field(default_factory=dict)
     """Heads of each site."""
+    n_right: int | None = None
+    """In how many of all pairs the whole model prefers the right answer; None in files that do not have it."""
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -99,13 +104,35 @@ class Circuit:
         return "\n".join([*lines, "}"])
 
     def __str__(self) -> str:
+        return self.listed()
+
+    def listed(self, count: int = LISTED) -> str:
+        """A warning if the model cannot do the task; how faithful the circuit is; its strongest edges, ``count``."""
         held = "" if self.held_out is None else f", {self.held_out:.0%} on {self.n_held_out} held-out pairs"
         random = ", ".join(f"{each:.0%}" for each in self.random)
-        first = (
+        lines = [
+            *self._warning(),
             f"{len(self.edges)} of {len(self.scores)} edges, between {len(self.nodes)} nodes, keep "
-            f"{self.faithfulness:.0%} of the answer{held}; random circuits of that size: {random}"
-        )
-        return "\n".join([first, *(f"  {edge:<28} {score:+.3f}" for edge, score in self.edges.items())])
+            f"{self.faithfulness:.0%} of the answer{held}; random circuits of that size: {random}",
+        ]
+        if max(self.faithfulness, self.held_out or 0.0, *self.random) > 1:
+            lines.append(
+                "Over 100%: the score is farther from that of the corrupted texts than the whole model's, because the "
+                "edges that are left out change it in the other direction."
+            )
+        strongest = sorted(self.edges.items(), key=lambda each: -abs(each[1]))
+        lines += [f"  {edge:<28} {score:+.3f}" for edge, score in strongest[:count]]
+        return "\n".join(lines + ([f"  … {len(strongest) - count} more edges"] if len(strongest) > count else []))
+
+    def _warning(self) -> list[str]:
+        """Warn unless an exact binomial test rules out that the model guesses."""
+        n = self.n_pairs + self.n_held_out
+        if self.n_right is None or sum(math.comb(n, k) for k in range(self.n_right, n + 1)) <= CHANCE * 2**n:
+            return []
+        return [
+            f"Warning: the whole model prefers the right answer in {self.n_right} of {n} pairs, which is not clearly "
+            "more than guessing (half of them). A circuit of a task that a model cannot do explains no behaviour."
+        ]
 
     __repr__ = __str__
 

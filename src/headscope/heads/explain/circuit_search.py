@@ -49,6 +49,11 @@ class RecordedPairs:
     def mean(self, logits: Tensor) -> float:
         return float(self.metric(logits).mean())
 
+    def n_right(self) -> int:
+        """In how many pairs the whole model prefers the right answer."""
+        assert self.clean.logits is not None
+        return int((self.metric(self.clean.logits) > 0).sum())
+
     def value(self, edges: Sequence[Edge]) -> float:
         return self.mean(run_circuit(self.patched, self.inputs, self.corrupted, edges))
 
@@ -96,6 +101,7 @@ def find_circuit(
         None if held is None else held.faithfulness(edges), random, tuple(curve), pairs.best, pairs.worst,
         len(pairs.answers), 0 if held is None else len(held.answers), wanted, task,
         {site.name: site.n_heads for site in model.shape.sites.values()},
+        pairs.n_right() + (0 if held is None else held.n_right()),
     )  # fmt: skip
 
 

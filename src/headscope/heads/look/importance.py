@@ -6,6 +6,7 @@ go through the layers above in one batch. Or to first order, all heads at once, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -33,11 +34,11 @@ Target = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Effect:
-    """A mean over texts and its 95 % bootstrap interval."""
+    """A mean over texts and its 95 % bootstrap interval, which one text does not have."""
 
     mean: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True)
@@ -274,4 +275,5 @@ class _Whole:
 
 def _effects(values: Float[Tensor, "text head"], seed: int) -> list[Effect]:
     """Mean over texts with a bootstrap interval, per head."""
-    return [Effect(*map(float, each)) for each in zip(values.mean(0), *bootstrap(values, seed), strict=True)]
+    ends = [[None if math.isnan(end) else end for end in side.tolist()] for side in bootstrap(values, seed)]
+    return [Effect(*each) for each in zip(values.mean(0).tolist(), *ends, strict=True)]

@@ -175,6 +175,23 @@ class Look:
         """
         return self._answers.means(self, self._reached(site))
 
+    @own_precision()
+    def mean_traits(self, site: SiteName) -> dict[str, Float[Tensor, " head"]]:
+        """Mean entropy, distance, its standard deviation and strongest weight per head, over rows with a choice.
+
+        The first row of causal self-attention has one key whatever the head does; a scan leaves it out too. A text of
+        one token has no such row, and no traits.
+        """
+        rows, known = self.statistics(site), self.shape.sites[self._reached(site)]
+        assert rows.entropy is not None
+        assert rows.distance is not None
+        assert rows.strongest is not None
+        traits = (rows.entropy, rows.distance.mean, rows.distance.std, rows.strongest.weight)
+        first = int(known.causal and known.kind == "self")
+        if rows.entropy.shape[2] <= first:
+            return {}
+        return {name: values[0, :, first:].mean(-1) for name, values in zip(TRAITS, traits, strict=True)}
+
     def sides(self, site: SiteName) -> Sides | None:
         """The tokens of queries and keys where they can be asked about: one text, or two in cross-attention."""
         text, keys = self.query_tokens(site), self.key_tokens(site)

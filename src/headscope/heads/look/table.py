@@ -14,10 +14,10 @@ TRAITS = ("entropy", "distance", "distance_std", "strongest")
 
 
 class HeadStatistics(HeadTable):
-    """Columns ``head``, ``site``, ``index``, ``statistic`` and ``mean``, the mean over the rows that can answer.
+    """Columns ``head``, ``site``, ``index``, ``statistic`` and ``mean``, the mean over rows of the text.
 
-    Statistics are entropy (nats), distance and its standard deviation (tokens), the largest weight of a row, and the
-    mass on each standard question that this text can answer.
+    Statistics are entropy (nats), distance and its standard deviation (tokens), the largest weight of a row, over rows
+    with a choice; and the mass on each standard question that this text can answer, over the rows that can.
     """
 
     _column, _by = "mean", "statistic"
@@ -28,13 +28,7 @@ class HeadStatistics(HeadTable):
     def _rows(self) -> list[dict[str, Any]]:
         rows = []
         for site in self.look.sites:
-            seen = self.look.statistics(site)
-            assert seen.entropy is not None
-            assert seen.distance is not None
-            assert seen.strongest is not None
-            traits = (seen.entropy, seen.distance.mean, seen.distance.std, seen.strongest.weight)
-            means = {name: values[0].mean(-1) for name, values in zip(TRAITS, traits, strict=True)}
-            for statistic, values in (means | self.look.mean_answers(site)).items():
+            for statistic, values in (self.look.mean_traits(site) | self.look.mean_answers(site)).items():
                 for index, mean in enumerate(values.tolist()):
                     rows.append({**of_head(Head(site, index)), "statistic": statistic, "mean": mean})
         return rows

@@ -164,8 +164,12 @@ class Tally:
         return (self.squares / self.head_counts() - self.means().square()).clamp(min=0.0)
 
     def replicate_means(self) -> Float[Tensor, "replicate quantity head"]:
-        """The mean in every bootstrap replicate; NaN where a replicate drew no counted query."""
-        return self.drawn_sums / self._per_head(self.drawn_count)
+        """The mean in every bootstrap replicate; NaN where it drew no counted query, or all are of one document.
+
+        Of one document, every replicate counts a multiple of its queries, and all have the same mean.
+        """
+        one = (self.drawn_count % self.count == 0).all(0)
+        return self.drawn_sums / self._per_head(self.drawn_count.masked_fill(one, math.nan))
 
     def intervals(self) -> tuple[Float[Tensor, "quantity head"], Float[Tensor, "quantity head"]]:
         """The percentile bootstrap interval: the middle 95 % of the replicates' means."""

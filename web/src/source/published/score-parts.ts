@@ -107,7 +107,7 @@ export class SideParts {
     if (!(gap <= ALLOWED * Math.max(...size)))
       throw new Problem(
         "ModelError",
-        `${name}.${this.head}: what was written into the stream does not add up to its ${this.side}, so its scores cannot be split`,
+        `Cannot split the scores of ${name}.${this.head}: the recorded contributions do not add up to its ${this.side}`,
       );
   }
 
