@@ -4,7 +4,6 @@ import { cells, clear, edgeOf, headNames, ranked } from "../src/census/ranking";
 import { frameAt, nearest, axisPosition, spreadLabels, formatTokens, expectedCells } from "../src/film/timeline";
 import { blocks, highlightPython, spans } from "../src/learn/markdown";
 import { TRY_IT_LINKS } from "../src/learn/try-it-links";
-import { shift } from "../src/save/from-svg";
 import { addressOf, fieldsAt, isAt, whole } from "../src/address-fields";
 
 describe("a page's address", () => {
@@ -152,8 +151,4 @@ describe("the census", () => {
     expect(headNames(sites)).toEqual(["0.0", "0.1", "decoder.1.cross.0"]);
     expect(cells(sites)[2]).toEqual({ row: 1, column: 0 });
   });
-});
-
-it("a saved path is moved whole", () => {
-  expect(shift("M1 2L3.5 -4", 10, 20).replace(/\s+/g, " ").trim()).toBe("M11 22 L13.5 16");
 });

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from urllib.parse import unquote
+from xml.etree import ElementTree
 
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
@@ -28,6 +29,14 @@ def strongest(scope: Scope) -> int:
 
 def writers(page: Page, side: str) -> list[str]:
     return page.locator(f"[data-writer^='{side} '] [data-value]").all_text_contents()
+
+
+def saved_texts(page: Page, what: str) -> list[str]:
+    """The texts of the picture that is saved, which shows what the page shows."""
+    with page.expect_download() as saved:
+        page.get_by_label(f"Save {what}").select_option("svg")
+    drawn = ElementTree.parse(saved.value.path())
+    return [text.text or "" for text in drawn.iter("{http://www.w3.org/2000/svg}text")]
 
 
 def test_a_pressed_cell_is_split_as_python_splits_it(open_page: Open, scope: Scope):
@@ -66,6 +75,9 @@ def test_a_cut_path_shows_the_predicted_and_the_true_effect_side_by_side(open_pa
     assert found.weight is not None
     expect(page.locator("[data-true='weight']")).to_have_text(short(found.weight.true, 3))
     expect(page.locator(f"[data-pinned='{writer}']")).to_have_count(1)
+    saved = saved_texts(page, "this explanation")
+    assert {writer, plain(found.logit.predicted), plain(float(true[found.token]))} <= set(saved)
+    assert "Close" not in saved
 
 
 def test_a_trace_is_pythons_and_is_walked_by_keyboard(open_page: Open, context: BrowserContext, scope: Scope):
@@ -79,6 +91,8 @@ def test_a_trace_is_pythons_and_is_walked_by_keyboard(open_page: Open, context: 
     assert page.locator("[data-step] b").all_text_contents() == shares
     expect(page.locator("[data-rest]")).to_have_text(signed(trace.left_out.sum))
     expect(page.locator("[data-left-out]")).to_contain_text(f"{trace.left_out.count} smaller contributions")
+    saved = saved_texts(page, "this trace")
+    assert all(any(share in text for text in saved) for share in shares)
     page.wait_for_url(re.compile("trace=1"))
     head = next(step for step in trace.steps if step.kind == "head" and not step.rests)
     page.locator(f"[data-part='{head.name}']").focus()

@@ -1,30 +1,23 @@
 // A picture to save as a list of marks and a table, and its files: SVG, CSV and HTML (png.ts makes the PNG).
 import { language, words } from "../words/words";
 
+interface Look {
+  fill?: string;
+  stroke?: string;
+  thick?: number;
+  dash?: string;
+  opacity?: number;
+}
+
+type Shape =
+  | { kind: "rect"; x: number; y: number; width: number; height: number }
+  | { kind: "line"; x1: number; y1: number; x2: number; y2: number }
+  | { kind: "circle"; x: number; y: number; r: number }
+  | { kind: "path"; d: string; at: Matrix }; // where it stands
+type Matrix = [a: number, b: number, c: number, d: number, e: number, f: number];
+
 export type Mark =
-  | {
-      kind: "rect";
-      x: number;
-      y: number;
-      width: number;
-      height: number;
-      fill?: string;
-      stroke?: string;
-      thick?: number;
-      opacity?: number;
-    }
-  | { kind: "line"; x1: number; y1: number; x2: number; y2: number; stroke: string; thick?: number }
-  | {
-      kind: "circle";
-      x: number;
-      y: number;
-      r: number;
-      fill?: string;
-      stroke?: string;
-      thick?: number;
-      opacity?: number;
-    }
-  | { kind: "path"; d: string; stroke: string; thick: number; opacity?: number; dash?: string }
+  | (Shape & Look)
   | {
       kind: "text";
       x: number;
@@ -33,9 +26,11 @@ export type Mark =
       fill: string;
       size?: number;
       face?: Face;
-      bold?: boolean;
+      weight?: number;
+      italic?: boolean;
       anchor?: Anchor;
       turned?: boolean;
+      opacity?: number;
     }
   | { kind: "image"; x: number; y: number; width: number; height: number; canvas: HTMLCanvasElement };
 
@@ -56,6 +51,8 @@ export interface About {
 }
 
 export interface Picture extends About {
+  left?: number; // of the first mark
+  top?: number;
   width: number;
   height: number;
   marks: Mark[];
@@ -91,33 +88,43 @@ function tag(name: string, values: Record<string, string | number | undefined>, 
   return `<${name}${attributes(values)}${more}/>`;
 }
 
+/** The attributes that SVG has for the place of a shape. */
+function drawnAt(place: Record<string, string | number | number[]>) {
+  if ("r" in place) return { cx: place.x, cy: place.y, r: place.r };
+  return "at" in place ? { d: place.d, transform: `matrix(${(place.at as number[]).map(round).join(" ")})` } : place;
+}
+
 function element(mark: Mark): string {
-  const line = "stroke" in mark ? { stroke: mark.stroke, "stroke-width": mark.thick } : {};
   switch (mark.kind) {
-    case "rect": {
-      const { x, y, width, height, fill = "none", opacity } = mark;
-      return tag("rect", { x, y, width, height, fill, ...line, opacity });
+    case "rect":
+    case "line":
+    case "circle":
+    case "path": {
+      const { kind, fill = "none", stroke, thick, dash, opacity, ...place } = mark;
+      const line = stroke ? { stroke, "stroke-width": thick, "stroke-dasharray": dash } : {};
+      return tag(kind, { ...drawnAt(place), fill, ...line, opacity });
     }
-    case "line": {
-      const { x1, y1, x2, y2 } = mark;
-      return tag("line", { x1, y1, x2, y2, ...line });
-    }
-    case "circle": {
-      const { x, y, r, fill = "none", opacity } = mark;
-      return tag("circle", { cx: x, cy: y, r, fill, ...line, opacity });
-    }
-    case "path":
-      return tag("path", { d: mark.d, fill: "none", ...line, "stroke-dasharray": mark.dash, opacity: mark.opacity });
     case "image": {
       const { x, y, width, height, canvas } = mark;
       const href = canvas.toDataURL("image/png");
       return tag("image", { x, y, width, height, href }, ' style="image-rendering:pixelated"');
     }
     case "text": {
-      const { x, y, fill, size = 12, face = "sans", bold, anchor, turned } = mark;
+      const { x, y, fill, size = 12, face = "sans", weight, italic, anchor, turned, opacity } = mark;
       const place = turned ? { transform: `translate(${round(x)} ${round(y)}) rotate(-90)` } : { x, y };
-      const font = { "font-size": size, "font-family": FACES[face], "font-weight": bold ? 600 : undefined };
-      const text = attributes({ ...place, fill, ...font, "text-anchor": anchor === "start" ? undefined : anchor });
+      const font = {
+        "font-size": size,
+        "font-family": FACES[face],
+        "font-weight": weight,
+        "font-style": italic ? "italic" : undefined,
+      };
+      const text = attributes({
+        ...place,
+        fill,
+        ...font,
+        opacity,
+        "text-anchor": anchor === "start" ? undefined : anchor,
+      });
       return `<text${text}>${safe(mark.text)}</text>`;
     }
   }
@@ -125,13 +132,13 @@ function element(mark: Mark): string {
 
 export function svg(picture: Picture, { paper, ink }: PageColours): string {
   const [width, height] = [round(picture.width + 2 * MARGIN), round(picture.height + HEADING + 2 * MARGIN)];
-  const title = element({ kind: "text", x: 0, y: 14, text: picture.title, fill: ink, size: 14, bold: true });
+  const title = element({ kind: "text", x: 0, y: 14, text: picture.title, fill: ink, size: 14, weight: 600 });
   const size = `viewBox="0 0 ${width} ${height}" width="${width}" height="${height}"`;
   return (
     `<svg xmlns="http://www.w3.org/2000/svg" ${size} role="img">` +
     `<title>${safe(picture.title)}</title><rect width="${width}" height="${height}" fill="${paper}"/>` +
     `<g transform="translate(${MARGIN} ${MARGIN})">${title}` +
-    `<g transform="translate(0 ${HEADING})">${picture.marks.map(element).join("")}</g></g></svg>\n`
+    `<g transform="translate(${round(-(picture.left ?? 0))} ${round(HEADING - (picture.top ?? 0))})">${picture.marks.map(element).join("")}</g></g></svg>\n`
   );
 }
 

@@ -11,8 +11,8 @@ export function png(picture: Picture, page: PageColours): Promise<Blob> {
   context.fillStyle = page.paper;
   context.fillRect(0, 0, width, height);
   context.translate(MARGIN, MARGIN);
-  paint(context, { kind: "text", x: 0, y: 14, text: picture.title, fill: page.ink, size: 14, bold: true });
-  context.translate(0, HEADING);
+  paint(context, { kind: "text", x: 0, y: 14, text: picture.title, fill: page.ink, size: 14, weight: 600 });
+  context.translate(-(picture.left ?? 0), HEADING - (picture.top ?? 0));
   for (const mark of picture.marks) paint(context, mark);
   return canvas.convertToBlob({ type: "image/png" });
 }
@@ -30,6 +30,7 @@ function paint(context: OffscreenCanvasRenderingContext2D, mark: Mark): void {
     context.drawImage(mark.canvas, mark.x, mark.y, mark.width, mark.height);
   } else {
     const shape = outline(mark);
+    if (mark.kind === "path") context.transform(...mark.at);
     if ("fill" in mark && mark.fill) context.fill(shape);
     if (mark.stroke) context.stroke(shape);
   }
@@ -49,7 +50,7 @@ function outline(mark: Exclude<Mark, { kind: "text" | "image" }>): Path2D {
 }
 
 function write(context: OffscreenCanvasRenderingContext2D, mark: Extract<Mark, { kind: "text" }>): void {
-  context.font = `${mark.bold ? 600 : 400} ${mark.size ?? 12}px ${FACES[mark.face ?? "sans"]}`;
+  context.font = `${mark.italic ? "italic" : ""} ${mark.weight ?? 400} ${mark.size ?? 12}px ${FACES[mark.face ?? "sans"]}`;
   context.textAlign = mark.anchor === "middle" ? "center" : (mark.anchor ?? "start");
   context.translate(mark.x, mark.y);
   if (mark.turned) context.rotate(-Math.PI / 2);

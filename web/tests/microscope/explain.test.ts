@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { layOut, rowsOf } from "../../src/microscope/trace/trace-layout";
-import { mainWriter } from "../../src/microscope/why/why-sentence";
+import { tableRow } from "../../src/microscope/trace/trace-sentence";
+import { mainWriter, tableRows } from "../../src/microscope/why/why-sentence";
 import { MARK, share, SITES, TRACE, WHY } from "./explain-cases";
 
 test("of parts that pull against each other, the one in the direction of the score is the main one", () => {
@@ -26,4 +27,21 @@ test("tokens of a long text that nothing uses are folded, and counted", () => {
   expect(rows.filter((row) => row.used).map((row) => row.at)).toEqual([6, 7, 200]);
   expect(rows.reduce((all, row) => all + row.count, 0)).toBe(201);
   expect(rows.length).toBe(5);
+});
+
+test("an explained arrow as a table holds every writer, drawn or not", () => {
+  expect(tableRows(WHY)).toEqual([
+    ["Query side", "MLP 3", 3.16, "", ""],
+    ["Key side", "4.3", 4.3, "the", 0.96],
+    ["Key side", "2.1", 2.05, "the", 0.98],
+    ["Key side", "bias", 1, "", ""],
+  ]);
+});
+
+test("a trace as a table names the unit of every number", () => {
+  const { lines } = layOut(TRACE, 15, { width: 800, phone: false, sites: SITES });
+  const rows = lines.map((line) => tableRow(TRACE, line));
+  expect(rows).toContainEqual(["MLP 7", "river", "adds to the logit", 5.86, "logit"]);
+  expect(rows).toContainEqual(["4.3", "5.6", "key side", 4.3, "score"]);
+  expect(rows).toContainEqual(["the", "4.3", "from the attended token", 0.96, "weight"]);
 });

@@ -1,5 +1,4 @@
-// Attention over a picture or sound: cells of a grid with their weights, and the picture to save.
-import type { Mark, Picture } from "../../save/picture";
+// Attention over a picture or sound: cells of a grid with their weights.
 import type { PatchGrid, Pixels } from "../../source/source";
 
 /** Which part of the picture is shown: its middle, and how many times it is enlarged. */
@@ -90,59 +89,4 @@ export function canvasOf({ width, height, bytes }: Pixels): HTMLCanvasElement {
   }
   canvas.getContext("2d")!.putImageData(image, 0, 0);
   return canvas;
-}
-
-export interface Drawn {
-  file: string;
-  title: string;
-  note: string;
-  pixels: Pixels;
-  grid: PatchGrid;
-  weights: Float32Array; // of the patches, row by row
-  names: string[];
-  selected: number; // a patch, or −1
-}
-
-/** The picture with its veil, as it is shown, and every patch's weight in a table. */
-export function overlayPicture(drawn: Drawn, paper: string, accent: string, heading: [string, string]): Picture {
-  const { pixels, grid, weights } = drawn;
-  const scale = 640 / Math.max(pixels.width, pixels.height);
-  const [width, height] = [pixels.width * scale, pixels.height * scale];
-  const [across, down] = [width / grid.columns, height / grid.rows];
-  const top = weights.reduce((most, weight) => Math.max(most, weight), 0);
-  const cells = Array.from(weights, (weight, at): Mark => ({
-    kind: "rect",
-    x: (at % grid.columns) * across,
-    y: Math.floor(at / grid.columns) * down,
-    width: across,
-    height: down,
-    fill: paper,
-    opacity: veil(weight, top),
-  }));
-  const frame: Mark[] =
-    drawn.selected < 0
-      ? []
-      : [
-          {
-            kind: "rect",
-            x: (drawn.selected % grid.columns) * across,
-            y: Math.floor(drawn.selected / grid.columns) * down,
-            width: across,
-            height: down,
-            stroke: accent,
-            thick: 2,
-          },
-        ];
-  return {
-    file: drawn.file,
-    title: drawn.title,
-    note: drawn.note,
-    width,
-    height,
-    marks: [{ kind: "image", x: 0, y: 0, width, height, canvas: canvasOf(pixels) }, ...cells, ...frame],
-    table: {
-      columns: heading,
-      rows: drawn.names.map((name, at) => [name, Number(weights[at].toPrecision(7))]),
-    },
-  };
 }

@@ -86,13 +86,29 @@ export function secondSentence(why: Why): string {
     .filter((share) => share.value * signOf(why) > 0)
     .sort((a, b) => Math.abs(b.value) - Math.abs(a.value))
     .slice(0, 2);
-  if (asking.length && found[0] !== say.unwritten)
-    found.push(
-      say.asked(
-        why.total < 0,
-        asking.map((share) => `${named(share)} (${signed(share.value)})`),
-      ),
-    );
+  const [first, second] = asking.map((share) => `${named(share)} (${signed(share.value)})`);
+  if (first && found[0] !== say.unwritten) found.push(say.asked(why.total < 0, first, second));
   if (why.sink !== null) found.push(say.sink(percentOf(why.sink)));
   return found.join(" ");
+}
+
+/** Every component of both sides, with what it had attended to, drawn or not. */
+export function tableRows(why: Why): (string | number)[][] {
+  const of = (side: string, shares: WriterShare[]) => [
+    ...shares.map(({ name, value, read }) => [
+      side,
+      writerName(name),
+      value,
+      read ? visible(read.place.token) : "",
+      read?.weight ?? "",
+    ]),
+    ...Object.entries(why.terms).map(([name, value]) => [
+      side,
+      name === "distance" ? words.why.distance : words.why.cap,
+      value,
+      "",
+      "",
+    ]),
+  ];
+  return [...of(words.why.whoAsked, why.asked), ...of(words.why.whoAnswered, why.answered)];
 }

@@ -109,6 +109,4 @@ export default {
 
   // the picture to save
   pictureTitle: (word: string, sentence: string) => `“${word}” in: ${sentence}`,
-  pictureJoined: (numbers: string) => `End to end: ${numbers}`,
-  pictureMixed: (numbers: string) => `Through the mixing W_O: ${numbers}`,
 };

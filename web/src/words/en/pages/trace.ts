@@ -8,7 +8,7 @@ export default {
     `*${token}* after *${after}*: logit ${total}${capped ? " (before the cap)" : ""}.`,
   rather: (token: string, minus: string, after: string, total: string, capped: boolean) =>
     `*${token}* rather than *${minus}* after *${after}*: difference ${total}${capped ? " (before the cap)" : ""}.`,
-  largest: (named: string[]) => `Largest contribution${named.length > 1 ? "s" : ""}: ${named.join(", ")}.`,
+  largest: (...named: string[]) => `Largest contribution${named.length > 1 ? "s" : ""}: ${named.join(", ")}.`,
   none: (percent: number) => `No contribution is ${percent}% of it or more.`,
   throughHead: (
     head: string,

@@ -30,8 +30,8 @@ export default {
   ownBiases: "the head's own biases",
   headNamed: (name: string) => `head **${name}**`,
   the: (name: string) => `the **${name}**`,
-  asked: (lowers: boolean, named: string[]) =>
-    `On the query side, the ${lowers ? "most negative" : "largest"} contribution${named.length > 1 ? "s are" : " is"} from ${named.join(" and ")}.`,
+  asked: (lowers: boolean, first: string, second?: string) =>
+    `On the query side, the ${lowers ? "most negative" : "largest"} contribution${second ? `s are from ${first} and ${second}` : ` is from ${first}`}.`,
   sink: (weight: string) => `A learned sink takes ${weight} of this row.`,
   relative: "relative to",
   mean: "the row’s mean",
