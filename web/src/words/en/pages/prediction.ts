@@ -92,8 +92,6 @@ export default {
     likeliest: "The picture shows the most likely ones.",
   },
   picture: {
-    through: "through W_O",
-    toward: (tokens: string) => `toward ${tokens}`,
     attribution: (model: string, site: string, token: string) => `${model}: what ${site} contributes at “${token}”`,
     head: "head",
     shareOf: (tokens: string) => `contribution to the logit of ${tokens}`,
