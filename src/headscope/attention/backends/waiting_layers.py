@@ -17,7 +17,7 @@ from torch import Tensor
 
 from headscope.attention.backends.fused import layers as fused_layers
 from headscope.attention.backends.fused.layers import LayerStatistics
-from headscope.attention.masks import Causal, Mask, padding
+from headscope.attention.masks import Causal, padding
 from headscope.attention.observation import Distance, Rows, Strongest
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
@@ -77,21 +77,13 @@ class ObservedLayer:
 class WaitingLayers:
     """The layers of one pass over one text, or over several that are padded on the right."""
 
-    def __init__(
-        self,
-        asks: Sequence[Ask],
-        sizes: Callable[[str], Sequence[Sizes]] | None = None,
-        together: Callable[[Sequence[Sizes]], Questions | None] = lambda _: None,
-    ) -> None:
-        """One ``ask`` per text. ``together`` gives the padded questions of all texts of these sizes, if it has some."""
-        self._asks, self._sizes, self._together = asks, sizes, together
+    def __init__(self, asks: Sequence[Ask], sizes: Callable[[str], Sequence[Sizes]] | None = None) -> None:
+        """One ``ask`` per text."""
+        self._asks, self._sizes = asks, sizes
         self._waiting: dict[str, _Layer] = {}
         self._observed: dict[str, tuple[_Stacked, Scores]] = {}
         self.unchecked: list[tuple[list[str], Float[Tensor, "site row"]]] = []
         """Sites and their log-sum-exp that nobody has checked yet; whoever has clears the list."""
-
-    def __contains__(self, site: str) -> bool:
-        return site in self._waiting or site in self._observed
 
     def add(self, site: str, q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> None:
         """Keep a layer that ``fused_layers.refuse_layer`` did not refuse. ``scores`` is bound."""
@@ -113,31 +105,16 @@ class WaitingLayers:
         items = slice(first, first + windows)
         return ObservedLayer(_rows(stacked, items, size[0], z), scores, stacked, items, size)
 
-    def masses(self, site: str) -> tuple[list[str], Float[Tensor, "question item head query"]] | None:
-        """The masses of all texts at this site and at those of its mask observed with it, site after site."""
-        stacked, _ = self._observed.get(site, (None, None))
-        if stacked is None or not stacked.questions or len(stacked.q) != len(stacked.sites) * len(self._asks):
-            return None
-        return stacked.sites, stacked.found.values[fused_layers.TRAITS :]
-
-    def mask(self, site: str) -> Mask:
-        """The mask of a site that has been observed."""
-        return self._observed[site][1].mask
-
     def _groups(self) -> list[tuple[list[str], Callable[[torch.device], Questions]]]:
         """Sites that can share a launch, and what is asked there of all texts."""
         groups: dict[object, tuple[list[str], Callable[[torch.device], Questions]]] = {}
         for layer in self._waiting.values():
-            sizes, asked = self._sizes_at(layer.site, layer.q, layer.k), []
-            at_once = self._together(sizes)
-            if not at_once:
-                asked = [ask(layer.site, size) for ask, size in zip(self._asks, sizes, strict=True)]
+            sizes = self._sizes_at(layer.site, layer.q, layer.k)
+            asked = [ask(layer.site, size) for ask, size in zip(self._asks, sizes, strict=True)]
             same = (layer.q.shape, layer.k.shape, layer.q.dtype, layer.scores.scale, layer.scores.softcap)
-            labels = (id(at_once), *(id(each) if each else 0 for each in asked))
+            labels = tuple(id(each) if each else 0 for each in asked)
             key = (same, layer.q.device, layer.scores.mask, sizes, labels)
-            padded = (
-                partial(_moved, at_once) if at_once else partial(_padded, asked, layer.q.shape[2], layer.k.shape[2])
-            )
+            padded = partial(_padded, asked, layer.q.shape[2], layer.k.shape[2])
             groups.setdefault(key, ([], padded))[0].append(layer.site)
         return list(groups.values())
 
@@ -192,14 +169,6 @@ def _padded(asked: list[Questions], n_query: int, n_key: int, device: torch.devi
     query = torch.stack([labels(name, "query", n_query) for name in names]).to(device, torch.int32, non_blocking=True)
     key = torch.stack([labels(name, "key", n_key) for name in names]).to(device, torch.int32, non_blocking=True)
     return {name: Question(query[n], key[n], names[name]) for n, name in enumerate(names)}
-
-
-def _moved(questions: Questions, device: torch.device) -> dict[str, Question]:
-    """The padded questions of texts whose queries and keys are the same positions, copied to a device at once."""
-    labels = torch.stack([side for each in questions.values() for side in (each.query, each.key)])
-    sides = labels.to(torch.int32).to(device, non_blocking=True).unbind()
-    pairs = zip(questions.items(), zip(sides[::2], sides[1::2], strict=True), strict=True)
-    return {name: Question(query, key, each.exclude_self) for (name, each), (query, key) in pairs}
 
 
 def _row(question: Question | None, side: str) -> Tensor:

@@ -27,10 +27,9 @@ from headscope.attention.scores import Scores
 from headscope.errors import InputError
 from headscope.heads.edits.edit import Edits
 from headscope.heads.look.layer_cache import LayerCache
-from headscope.heads.questions.standard_answers import Answers, BatchAnswers, together
 from headscope.models.finite import PassCheck
 from headscope.models.modes import change_count, device_of, own_precision
-from headscope.models.protocol import ForwardPass, Prepared, SiteObserver, SiteOutput
+from headscope.models.protocol import ForwardPass, SiteObserver, SiteOutput
 from headscope.models.recording import OpenModel, note_logsumexp
 
 BUDGET = 2**30  # bytes of q, k, z and layer states that a look keeps; past it they are computed again when asked for
@@ -87,38 +86,24 @@ class ActivationCache:
         self._questions: SiteQuestions = lambda *_: {}
         self.at_once = False
         """Whether heads are observed in the pass, which costs less than later where all of them will be asked about."""
-        self._answers: tuple[BatchAnswers, WaitingLayers, int] | None = None
         self._recorded: dict[str, SiteOutput] = {}
         self._residual: Tensor | None = None
         self._layers: LayerCache | None = None
         self._changes: int | None = None
         """How often the weights had been changed when the text was read."""
 
-    def read(self, questions: SiteQuestions, texts: Sequence[Prepared] = ()) -> Float[Tensor, "batch query vocabulary"]:
+    def read(self, questions: SiteQuestions) -> Float[Tensor, "batch query vocabulary"]:
         """Run the pass; keep the logits, and q, k and z of each site while they fit.
 
-        Statistics of a site are computed when one is asked for. On a GPU the sites of a short text wait: theirs, and
-        the mean answers for ``texts``, are computed together. A site that does not fit is observed in the pass.
+        Statistics of a site are computed when one is asked for. On a GPU the sites of a short text wait, and theirs
+        are computed together. A site that does not fit is observed in the pass.
         """
         observer = partial(self.keep_site, questions=questions)
         if device_of(self.model.model).type != "cpu" or interpreted():
-            answers = BatchAnswers.of(texts)
-            waiting = WaitingLayers([on_cpu(questions)], together=together(answers))
-            self.answer_by(answers, waiting, 0)
+            waiting = WaitingLayers([on_cpu(questions)])
             observer = partial(self._keep_or_wait, questions=questions, waiting=waiting)
         with self._keeping_states():
             return self._run(observer)
-
-    def answer_by(self, answers: BatchAnswers | None, waiting: WaitingLayers, text: int) -> None:
-        """Take mean answers from those of all texts of a pass, in which this is the text of that number."""
-        self._answers = None if answers is None else (answers, waiting, text)
-
-    def means(self, site: str) -> Answers | None:
-        """Mean answers of a site that waited and has been observed; None for others."""
-        if self._answers is None:
-            return None
-        answers, waiting, text = self._answers
-        return answers.means(waiting, site, self.model.shape.sites[site].causal, text)
 
     def wait(self, waiting: WaitingLayers, text: int, z: Mapping[str, Tensor]) -> None:
         """Leave these sites to ``waiting``, in which this is the text of that number; keep their z."""

@@ -90,7 +90,7 @@ class Look:
 
     def read(self) -> Look:
         """Run the model on this text."""
-        self.cache.read(self.questions, [self.prepared])
+        self.cache.read(self.questions)
         self.edits.refuse_beyond(self.cache.reached)
         return self
 

@@ -20,7 +20,6 @@ from headscope.attention.masks import Causal, Dense, Mask, Window
 from headscope.attention.observer import Call, plain
 from headscope.attention.scores import Alibi, DenseBias, Relative, Scores
 from headscope.heads.look.activation_cache import on_cpu, size_in_bytes
-from headscope.heads.questions.standard_answers import BatchAnswers, together
 
 if TYPE_CHECKING:
     from headscope.heads.look.look import Look
@@ -101,9 +100,8 @@ class _WaitingBatch:
         self.looks = looks
         self._sizes: dict[tuple[str, str], list[tuple[int, int]]] = {}
         self._sizes_at: dict[str, list[tuple[int, int]]] = {}  # by site; it outlives this batch with the layers
-        self._answers = BatchAnswers.of([look.prepared for look in looks])
         asks = [on_cpu(look.questions) for look in looks]
-        self._layers = WaitingLayers(asks, self._sizes_at.__getitem__, together(self._answers))
+        self._layers = WaitingLayers(asks, self._sizes_at.__getitem__)
         self._z: dict[str, Tensor] = {}
 
     def sizes(self, site: str) -> list[tuple[int, int]]:
@@ -139,7 +137,6 @@ class _WaitingBatch:
             own = {site: (sizes[site][index], z[index : index + 1]) for site, z in self._z.items()}
             for site, (size, _) in own.items():
                 look.cache.reached[site], look.cache.n_windows[site] = size, 1
-            look.cache.answer_by(self._answers, self._layers, index)
             look.cache.wait(self._layers, index, {site: z[:, :, : size[0]] for site, (size, z) in own.items()})
 
 

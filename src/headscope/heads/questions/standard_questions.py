@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from numpy.typing import NDArray
 from torch import Tensor
 
 from headscope.attention.masks import Mask, Window
@@ -115,42 +113,6 @@ def match(
     own = torch.arange(n_key - n_query, n_key, device=device)
     itself = ((key[..., own.clamp(min=0)] == query) & (own >= 0)) * exclude_self
     return MatchingKeys(ordered, query.contiguous(), itself, asks)
-
-
-def answerable_rows(questions: Mapping[str, Question], keys: VisibleKeys) -> dict[str, Bool[Tensor, "batch query"]]:
-    """The rows of a text that can answer each of several questions, as ``answerable``, whose labels are on the CPU.
-
-    By NumPy: texts are short, and PyTorch would wake all its threads for each.
-    """
-    if keys.window is not None:
-        return {name: answerable(question, keys) for name, question in questions.items()}
-    return {name: torch.from_numpy(_answerable_here(question, keys.causal)) for name, question in questions.items()}
-
-
-def _answerable_here(question: Question, causal: bool) -> NDArray[np.bool_]:
-    query, key = (np.ascontiguousarray(side.numpy()).astype(np.int64) for side in (question.query, question.key))
-    batch, n_query, n_key = max(len(query), len(key)), query.shape[1], key.shape[1]
-    query, key = np.broadcast_to(query, (batch, n_query)), np.broadcast_to(key, (batch, n_key))
-    own = np.arange(n_key - n_query, n_key)
-    if not batch or not n_key:
-        return np.zeros((batch, n_query), dtype=bool)
-    asked, there = query, key
-    if batch > 1:  # all texts at once: labels are ranked, and those of different texts are never equal
-        ranks = np.unique(np.concatenate((query.ravel(), key.ravel())), return_inverse=True)[1].reshape(-1)
-        ranks = np.concatenate((ranks[: query.size].reshape(query.shape), ranks[query.size :].reshape(key.shape)), 1)
-        asked, there = np.split(ranks + np.arange(batch)[:, None] * (ranks.max() + 1), [n_query], axis=1)
-    labels, first, counts = np.unique(there, return_index=True, return_counts=True)
-    at = np.minimum(np.searchsorted(labels, asked), len(labels) - 1)
-    found: NDArray[np.bool_] = (labels[at] == asked) & (query != -1)
-    if causal:
-        # The first key with the label is the nearest to begin with: no other is needed.
-        found &= first[at] % n_key < own + (not question.exclude_self)
-    else:
-        itself = (own >= 0) & (key[:, np.maximum(own, 0)] == query) & question.exclude_self
-        found &= counts[at] > itself
-    if causal and n_key == n_query:
-        found[:, 0] = False
-    return found
 
 
 def _bounds(labels: Int[Tensor, "batch position"]) -> tuple[int, int]:
