@@ -89,7 +89,7 @@ def progress(shown: bool) -> None:
 @contextmanager
 def showing() -> Iterator[None]:
     """Show how far the work in the block is, unless something listens already or progress is off."""
-    if not _shows or listening():
+    if not _shows or _callback.get() is not None:
         yield
         return
     line = _Line()
@@ -97,7 +97,8 @@ def showing() -> Iterator[None]:
         with progress_callback(line):
             yield
     finally:
-        line.end()
+        if line.rewrites and line.width:
+            _write("\r" + " " * line.width + "\r")
 
 
 class _Line:
@@ -119,11 +120,6 @@ class _Line:
         start, end = ("\r", "") if self.rewrites else ("", "\n")
         _write(start + text.ljust(self.width) + end)
         self.width = len(text)
-
-    def end(self) -> None:
-        """Clear the line."""
-        if self.rewrites and self.width:
-            _write("\r" + " " * self.width + "\r")
 
 
 def _write(text: str) -> None:

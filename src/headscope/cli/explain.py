@@ -85,7 +85,7 @@ def circuit(
     model: Model = None,
     wanted: Annotated[float, typer.Option(help="How faithful the circuit has to be, from 0 to 1.")] = 0.9,
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="Number of edges to print.")] = 20,
-    out: Annotated[Path | None, typer.Option(help="Save the circuit: .json to open again, .mib.json, or .dot.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Save the circuit: .json, .mib.json, or .dot.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the smallest circuit for a task: edges between heads and MLPs, and how faithful they are.

@@ -10,7 +10,6 @@ from headscope.heads.explain.qk_ov_circuits import (
     FactoredMatrix,
     Through,
     composition,
-    copying_score,
     ov,
     qk,
 )
@@ -85,19 +84,3 @@ def small_t5() -> transformers.PreTrainedModel:
     torch.manual_seed(0)
     sizes = {"vocab_size": 97, "d_model": 48, "d_kv": 12, "d_ff": 64, "num_layers": 2, "num_heads": 4}
     return transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes, decoder_start_token_id=0)).eval()
-
-
-def test_a_head_that_copies_scores_one_and_its_opposite_minus_one(llama: Scope) -> None:
-    model = llama.model.model
-    attention = model.model.layers[0].self_attn
-    width = 8
-    around = model.lm_head.weight.T @ model.model.embed_tokens.weight
-    with torch.no_grad():
-        values = torch.linalg.qr(torch.randn(48, width)).Q
-        attention.v_proj.weight[:width] = values.T
-        # W_O := (W_U W_E V)ᵀ makes the small product W_O (W_U W_E) W_V positive definite.
-        attention.o_proj.weight[:, :width] = around @ values
-    assert copying_score(llama.model, "0.0") == pytest.approx(1.0, abs=1e-3)
-    with torch.no_grad():
-        attention.o_proj.weight[:, :width] *= -1
-    assert copying_score(llama.model, "0.0") == pytest.approx(-1.0, abs=1e-3)

@@ -62,7 +62,7 @@ def test_many_patterns_are_refused_by_their_size(scope: Scope, ids: list[int], m
     look.pattern("1.0")
     n_heads = look.shape.sites["1"].n_heads
     with pytest.raises(
-        InputError, match=f"the patterns of 1 has {n_heads}×23×23 cells; read a part of it with weights"
+        InputError, match=f"a pattern of site 1 has {n_heads}×23×23 cells; read a part of it with weights"
     ):
         look.patterns("1")
 

@@ -11,7 +11,7 @@ from headscope.heads.roles.battery import ROLES
 from headscope.heads.roles.probes.vocabulary import Vocabulary
 from headscope.heads.roles.report import Report
 from headscope.heads.roles.run import RoleOptions, run_battery, shuffled_weights
-from headscope.heads.roles.trials import make_probes, run_trials
+from headscope.heads.roles.trials import make_probes, measure_roles, score_effects
 from headscope.lab.teach.by_hand import ROLES as BY_HAND
 from headscope.lab.teach.by_hand import by_hand
 from headscope.models.loading import open_model
@@ -91,8 +91,9 @@ def test_random_and_shuffled_weights_earn_no_role() -> None:
     sharp = random_model(3)
     named = 0
     for seed in range(50):
-        found = run_trials(random_model(seed), roles, probes, 0.01).named(0.01)
         with shuffled_weights(sharp, seed):
-            shuffled = run_trials(sharp, roles, probes, 0.01).named(0.01)
-        named += sum(any(bool(each.any()) for each in names.values()) for names in (found, shuffled))
+            for model in (random_model(seed), sharp):
+                trials = measure_roles(model, roles, probes, 0.01)
+                score_effects(model, trials, 0.01)
+                named += any(bool(each.any()) for each in trials.named(0.01).values())
     assert named <= 2

@@ -16,7 +16,7 @@ from headscope.heads.roles.probes.vocabulary import Vocabulary
 from headscope.heads.roles.report import Report
 from headscope.heads.roles.run import RoleOptions, run_battery
 from headscope.heads.roles.significance import holm, signed_ranks
-from headscope.heads.roles.trials import make_probes, run_trials
+from headscope.heads.roles.trials import make_probes, measure_roles
 from headscope.lab.teach.by_hand import by_hand
 from headscope.models.native import NativeModel
 from headscope.models.weight_hash import weight_hash
@@ -53,7 +53,7 @@ def test_a_trial_has_every_heads_score_from_dense_patterns(model: NativeModel, r
 def test_a_finding_has_its_interval_rival_and_p_value(model: NativeModel, report: Report) -> None:
     roles = OPTIONS.chosen()
     probes = make_probes(Vocabulary(model, OPTIONS.seed), roles, OPTIONS.inputs, OPTIONS.seed)
-    trials = run_trials(model, roles, probes, OPTIONS.alpha)
+    trials = measure_roles(model, roles, probes, OPTIONS.alpha)
     measured = trials.scores["induction"].measured[0]
     index = model.shape.heads().index(Head("1", 0))
     (finding,) = report.with_role("induction")

@@ -22,7 +22,7 @@ from headscope.heads.roles.trials import (
     _drop_underpowered,
     _name_movers,
     _score,
-    run_trials,
+    measure_roles,
 )
 from headscope.lab.teach.by_hand import by_hand
 from headscope.names import Head
@@ -96,7 +96,7 @@ def test_a_head_without_a_score_on_some_input_is_not_tested(llama: Scope) -> Non
     """A missing number is no zero: the head is left out, and counts in no family."""
     role = replace(BATTERY["previous token"], name="mine")
     n_heads = llama.shape.n_heads
-    made = run_trials(llama.model, [role], {role.probe.name: "not this time"}, 0.01)
+    made = measure_roles(llama.model, [role], {role.probe.name: "not this time"}, 0.01)
     assert made.untested == {"mine": "not this time"}
     collected = ProbeResults()
     scores = torch.full((12, n_heads), 0.9)

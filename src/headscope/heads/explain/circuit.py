@@ -9,11 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headscope.errors import InputError
 from headscope.files import write_atomic
 from headscope.heads.explain.pass_state import LOGITS
-from headscope.models.recording import OpenModel
-from headscope.models.weight_hash import weight_hash
 
 SCHEMA_VERSION = 1
 CHANCE = 0.05  # how often guessing may be right as often
@@ -135,20 +132,6 @@ class Circuit:
         ]
 
     __repr__ = __str__
-
-
-def open_circuit(path: str | Path, model: OpenModel | None = None) -> Circuit:
-    """Open a saved circuit; refused if it is of other weights than the model's."""
-    content = json.loads(Path(path).read_text(encoding="utf-8"))
-    if content.pop("schema_version", None) != SCHEMA_VERSION:
-        raise InputError(f"{path} is no circuit of version {SCHEMA_VERSION}")
-    if model is not None and content["weights"] != weight_hash(model.model):
-        raise InputError(
-            f"{path} is a circuit of {content['model']} with other weights than {model.shape.name} has now"
-        )
-    content["curve"] = tuple(Measured(**each) for each in content["curve"])
-    content["random"] = tuple(content["random"])
-    return Circuit(**content)
 
 
 def _mib(name: str) -> str:

@@ -1,4 +1,4 @@
-"""QK and OV circuits of heads as factored matrices, composition scores between heads, and copying scores.
+"""QK and OV circuits of heads as factored matrices, and composition scores between heads.
 
 Row vectors throughout: a residual x is read as ``x @ W``. QK scores a query residual against a key residual,
 ``x_q · QK · x_kᵀ``; OV maps what is read to what is written, ``x · OV`` (Elhage et al. 2021). Positions (RoPE) and
@@ -142,18 +142,6 @@ def _unit(factors: tuple[Tensor, Tensor]) -> Float[Tensor, "head rank d_model"]:
     """Left times right, scaled to norm 1, in an orthonormal basis of left's columns, where norms are the same."""
     product: Tensor = torch.linalg.qr(factors[0]).R @ factors[1]
     return torch.nn.functional.normalize(product.flatten(1)).view_as(product)
-
-
-def copying_score(model: OpenModel, head: HeadName) -> float:
-    """From −1 to 1: does the OV circuit raise the token it reads? The eigenvalues' sum over the sum of their sizes.
-
-    Over the whole vocabulary, ``W_E · OV · W_U``; the final norm is left out.
-    """
-    circuit = ov(model, head)
-    embed, unembed = model.embedding().detach().float(), model.unembedding().weight.detach().float()
-    around = unembed.T @ embed
-    eigenvalues = FactoredMatrix(circuit.left, circuit.right @ around).eigenvalues()
-    return float(eigenvalues.real.sum() / eigenvalues.abs().sum().clamp(min=1e-30))
 
 
 def _place(model: OpenModel, head: HeadName) -> tuple[Head, int]:

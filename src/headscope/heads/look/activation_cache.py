@@ -59,13 +59,6 @@ class _Unobserved:
     sources: dict[int, pattern.PatternSource] = field(default_factory=dict)
     """Of heads whose pattern was asked for, which needs no statistics."""
 
-    def source(self, head: int) -> pattern.PatternSource:
-        if head not in self.sources:
-            kv = head // (self.q.shape[1] // self.k.shape[1])
-            q, k, scores = self.q[:, head : head + 1], self.k[:, kv : kv + 1], self.scores.bind(self.q, self.k)
-            self.sources[head] = pattern.PatternSource.of(q, k, scores.only(head))
-        return self.sources[head]
-
 
 class ActivationCache:
     """Activations of one text under edits: one pass for predictions, z and what statistics are computed from."""
@@ -93,7 +86,7 @@ class ActivationCache:
         """How often the weights had been changed when the text was read."""
 
     def read(self, questions: SiteQuestions) -> Float[Tensor, "batch query vocabulary"]:
-        """Run the pass; keep the logits, and q, k and z of each site while they fit.
+        """Run the pass; keep the logits, and the end of the residual stream and q, k and z of each site while they fit.
 
         Statistics of a site are computed when one is asked for. On a GPU the sites of a short text wait, and theirs
         are computed together. A site that does not fit is observed in the pass.
@@ -102,8 +95,12 @@ class ActivationCache:
         if device_of(self.model.model).type != "cpu" or interpreted():
             waiting = WaitingLayers([on_cpu(questions)])
             observer = partial(self._keep_or_wait, questions=questions, waiting=waiting)
-        with self._keeping_states():
-            return self._run(observer)
+        with self._keeping_states(), torch.no_grad():
+            fits = self._residual is None and self.fits(self._size_of_state())
+            done = self._pass(observer, residual=fits)
+        self._residual = done.residual if fits else self._residual
+        self.keep(done.logits, None)
+        return done.logits
 
     def wait(self, waiting: WaitingLayers, text: int, z: Mapping[str, Tensor]) -> None:
         """Leave these sites to ``waiting``, in which this is the text of that number; keep their z."""
@@ -200,7 +197,12 @@ class ActivationCache:
     def source(self, site: str, head: int | None = None) -> pattern.PatternSource:
         """q, k and log-sum-exp of a site, or of one head, from which any part of its patterns is recomputed."""
         if head is not None and site in self._unobserved:
-            return self._unobserved[site].source(head)
+            kept = self._unobserved[site]
+            if head not in kept.sources:
+                kv, bound = head // (kept.q.shape[1] // kept.k.shape[1]), kept.scores.bind(kept.q, kept.k)
+                q, k = kept.q[:, head : head + 1], kept.k[:, kv : kv + 1]
+                kept.sources[head] = pattern.PatternSource.of(q, k, bound.only(head))
+            return kept.sources[head]
         seen = self.site(site)
         q, k = seen.kept if seen.kept is not None else self.recompute(site)[:2]
         return pattern.PatternSource(q, k, seen.rows.logsumexp, seen.scores).only(head)
@@ -259,15 +261,6 @@ class ActivationCache:
     def run(self) -> ForwardPass:
         """Run the pass again; keep nothing."""
         return self._pass(self.attend)
-
-    def _run(self, observer: SiteObserver) -> Float[Tensor, "batch query vocabulary"]:
-        """Run a whole pass; keep its logits and, if it fits, the end of its residual stream."""
-        fits = self._residual is None and self.fits(self._size_of_state())
-        with torch.no_grad():
-            done = self._pass(observer, residual=fits)
-        self._residual = done.residual if fits else self._residual
-        self.keep(done.logits, None)
-        return done.logits
 
     def _pass(self, observer: SiteObserver, **wanted: Any) -> ForwardPass:
         """Run the model, inside what the edits need."""

@@ -229,13 +229,13 @@ class Look:
                 "patterns(3), a part of one pattern is weights(head, rows, columns)"
             )
         found = self.find(head)
-        self._check_size(f"the pattern of {found}", 1, found.site)
+        self._check_size(1, found.site)
         return self.weights(found)
 
     def patterns(self, site: SiteName) -> Float[Tensor, "head query key"]:
         """The attention patterns of all heads of a site."""
         source = self.site_source(site)
-        self._check_size(f"the patterns of {site}", source.q.shape[1], str(site))
+        self._check_size(source.q.shape[1], str(site))
         return attention_pattern.weights(source, slice(None), slice(None))[0]
 
     @own_precision()
@@ -460,7 +460,7 @@ class Look:
 
     def _reached(self, site: SiteName) -> str:
         """The name of a site that this text reached."""
-        name = self.shape.find_site(site)
+        name = self.model.shape.find_site(site)
         if name not in self.cache.reached:
             raise InputError(f"this text did not reach the site {site}; it reached {', '.join(self.sites)}")
         return name
@@ -469,13 +469,13 @@ class Look:
         """Whether a site has this many positions: pooled keys, windows and added positions have others."""
         return site not in self.cache.reached or self.cache.reached[site][axis] == length
 
-    def _check_size(self, what: str, n_heads: int, site: str) -> None:
+    def _check_size(self, n_heads: int, site: str) -> None:
         n_query, n_key = self.cache.reached[site]
         if n_heads * n_query * n_key > LARGEST_PATTERN:
             several = f"{n_heads}×" if n_heads > 1 else ""
             raise InputError(
-                f"{what} has {several}{n_query}×{n_key} cells; read a part of it with weights(head, rows, columns), "
-                "or all of it as a picture with pooled(head, (256, 256))"
+                f"a pattern of site {site} has {several}{n_query}×{n_key} cells; read a part of it with weights(head, "
+                "rows, columns), or all of it as a picture with pooled(head, (256, 256))"
             )
 
     def _numbered(self, site: str, axis: int) -> tuple[Token, ...]:

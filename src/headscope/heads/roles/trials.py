@@ -141,13 +141,6 @@ def why_no_text(model: OpenModel) -> str | None:
     return _reads_no_text[model.model]
 
 
-def run_trials(model: OpenModel, roles: Sequence[Role], probes: dict[str, Probe | str], alpha: float) -> Trials:
-    """Measure every role on every head that it applies to."""
-    trials = measure_roles(model, roles, probes, alpha)
-    score_effects(model, trials, alpha)
-    return trials
-
-
 def measure_roles(
     model: OpenModel,
     roles: Sequence[Role],
