@@ -82,7 +82,7 @@ CHANGES: dict[str, Callable[[Locator], None]] = {
     "cross": _choose,
     "sampling": _slide,
 }
-NO_NUMBERS = {"one-head-scale", "one-head-softmax", "one-head-triangle", "invent", "fork"}
+NO_NUMBERS = {"one-head-scale", "one-head-softmax", "one-head-triangle", "invent", "diagram"}
 
 
 def numbers(page: Page) -> list[str]:

@@ -4,6 +4,7 @@ import BarChoice from "./BarChoice.svelte";
 import CrossAttention from "./CrossAttention.svelte";
 import CurveSlider from "./CurveSlider.svelte";
 import FilmFigure from "./mounted/FilmFigure.svelte";
+import DiagramFigure from "./mounted/DiagramFigure.svelte";
 import ForkFigure from "./mounted/ForkFigure.svelte";
 import InventFigure from "./mounted/InventFigure.svelte";
 import KvFigure from "./mounted/KvFigure.svelte";
@@ -39,6 +40,7 @@ export const FIGURES: Record<string, Component<any>> = {
   "width-split": WidthSplit,
   "worked-heads": WorkedHeads,
   "worked-mix": WorkedMix,
+  diagram: DiagramFigure,
   fork: ForkFigure,
   invent: InventFigure,
   threshold: Threshold,
