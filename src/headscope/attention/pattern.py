@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -127,81 +128,40 @@ def pooled(source: PatternSource, shape: tuple[int, int], rows: slice, columns: 
     n_query, n_key = source.q.shape[2], source.k.shape[2]
     mean = source.logsumexp.new_zeros(source.q.shape[0], height, width)
     maximum = torch.zeros_like(mean)
-    for row_cells in _cell_blocks(row_index, height):
-        report_progress("drawing the pattern", row_cells.at.start, height)
-        first, last = int(row_cells.items.min()), int(row_cells.items.max())
+    for across in _cells(row_index, height):
+        report_progress("drawing the pattern", across.at.start, height)
+        first, last = int(across.items.min()), int(across.items.max())
         low, high = source.scores.mask.visible_to_any(first, last + 1, n_key - n_query, n_key)
-        for column_cells in _cell_blocks(column_index, width):
-            if int(column_cells.items.max()) >= low and int(column_cells.items.min()) < high:
-                part = weights(source, row_cells.items, column_cells.items)[:, 0]
-                here = (slice(None), row_cells.at, column_cells.at)
-                mean[here] += _mean(part, row_cells, column_cells)
-                maximum[here] = torch.maximum(maximum[here], _maximum(part, row_cells, column_cells))
+        for down in _cells(column_index, width):
+            if int(down.items.max()) >= low and int(down.items.min()) < high:
+                part = weights(source, across.items.flatten(), down.items.flatten())[:, 0]
+                part = part.view(-1, *across.items.shape, *down.items.shape)
+                here = (slice(None), across.at, down.at)
+                mean[here] += torch.einsum("bymxn,ym,xn->byx", part, across.share.to(part), down.share.to(part))
+                maximum[here] = torch.maximum(maximum[here], part.amax((2, 4)))
     return Pooled(mean, maximum)
 
 
 class _Cells(NamedTuple):
-    """Neighbouring cells along one side, and the token positions they cover.
+    """Neighbouring cells along one side, the positions that each covers, and what each position is of its mean.
 
-    ``members`` are each cell's indices into ``items``; a shorter cell repeats its last. ``even``: none is shorter.
-    ``share`` is what an item contributes to its cell's mean: a cell longer than ``BLOCK`` comes in parts.
+    A shorter cell repeats its last position, which counts once.
     """
 
     at: slice
-    items: Int[Tensor, " item"]
-    members: Int[Tensor, "cell member"]
+    items: Int[Tensor, "cell item"]
     share: Float[Tensor, "cell item"]
-    whole: bool = True
-
-    @property
-    def even(self) -> bool:
-        return self.members.numel() == len(self.items)
 
 
-def _cell_blocks(index: Int[Tensor, " chosen"], n_cells: int) -> list[_Cells]:
-    """Group cells into runs that cover about ``BLOCK`` positions together, or divide a longer cell into such parts."""
-    edges = torch.arange(n_cells + 1) * len(index) // n_cells
-    if len(index) > BLOCK * n_cells:
-        return [part for cell in range(n_cells) for part in _cell_parts(index[edges[cell] : edges[cell + 1]], cell)]
-    per_block = max(1, BLOCK * n_cells // len(index))
-    return [_cells(index, edges[first : first + per_block + 1], first) for first in range(0, n_cells, per_block)]
-
-
-def _cells(index: Int[Tensor, " chosen"], edges: Int[Tensor, " edge"], first: int) -> _Cells:
-    start, stop = (edges[:-1] - edges[0])[:, None], (edges[1:] - edges[0])[:, None]
-    n_items = int(edges[-1] - edges[0])
-    members = torch.minimum(start + torch.arange(int((stop - start).max())), stop - 1).to(index.device)
-    item = torch.arange(n_items)
-    share = ((item >= start) & (item < stop)).double() / (stop - start)
-    items = index[int(edges[0]) : int(edges[-1])]
-    return _Cells(slice(first, first + len(start)), items, members, share.to(index.device))
-
-
-def _cell_parts(index: Int[Tensor, " chosen"], cell: int) -> list[_Cells]:
-    parts = []
-    for items in torch.split(index, BLOCK):
-        members = torch.arange(len(items), device=index.device)[None]
-        share = torch.full((1, len(items)), 1 / len(index), dtype=torch.double, device=index.device)
-        parts.append(_Cells(slice(cell, cell + 1), items, members, share, whole=False))
-    return parts
-
-
-def _mean(part: Float[Tensor, "batch row column"], rows: _Cells, columns: _Cells) -> Float[Tensor, "batch cell width"]:
-    if rows.even and columns.even and rows.whole and columns.whole:
-        return _by_cell(_by_cell(part, 1, rows).mean(2), 2, columns).mean(3)
-    return rows.share.to(part) @ part @ columns.share.to(part).T
-
-
-def _maximum(
-    part: Float[Tensor, "batch row column"], rows: _Cells, columns: _Cells
-) -> Float[Tensor, "batch cell width"]:
-    by_row = (_by_cell(part, 1, rows) if rows.even else part[:, rows.members]).amax(2)
-    return (_by_cell(by_row, 2, columns) if columns.even else by_row[:, :, columns.members]).amax(3)
-
-
-def _by_cell(part: Tensor, side: int, cells: _Cells) -> Tensor:
-    """View one side of a part as cells and their members; all cells have one length."""
-    return part.view(*part.shape[:side], *cells.members.shape, *part.shape[side + 1 :])
+def _cells(index: Int[Tensor, " chosen"], n_cells: int) -> Iterator[_Cells]:
+    """Runs of cells that cover about ``BLOCK`` positions together; a longer cell comes in parts."""
+    edges = torch.arange(n_cells + 1, device=index.device) * len(index) // n_cells
+    at_once = max(1, BLOCK * n_cells // len(index))
+    for first in range(0, n_cells, at_once):
+        start, stop = edges[:-1, None][first : first + at_once], edges[1:, None][first : first + at_once]
+        for place in torch.split(torch.arange(int((stop - start).max()), device=index.device), BLOCK):
+            share = (start + place < stop).double() / (stop - start)
+            yield _Cells(slice(first, first + len(start)), index[torch.minimum(start + place, stop - 1)], share)
 
 
 def _indices(index: Index, length: int, device: torch.device) -> Int[Tensor, " chosen"]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -13,45 +12,6 @@ from torch import Tensor
 
 from headscope.checked import checked
 from headscope.errors import ShapeError
-
-
-@dataclass(frozen=True)
-class Linear:
-    """Divide all frequencies by a factor: position interpolation (Chen et al. 2023)."""
-
-    factor: float
-
-    def frequencies(self, plain: Float[Tensor, " pair"], base: float) -> Float[Tensor, " pair"]:
-        return plain / self.factor
-
-
-@dataclass(frozen=True)
-class NTK:
-    """Enlarge the base (NTK-aware scaling): high frequencies stay, low ones are divided by the factor."""
-
-    factor: float
-
-    def frequencies(self, plain: Float[Tensor, " pair"], base: float) -> Float[Tensor, " pair"]:
-        pairs = len(plain)
-        return _plain_frequencies(pairs, base * self.factor ** (pairs / max(pairs - 1, 1)))
-
-
-@dataclass(frozen=True)
-class Llama3:
-    """Divide low frequencies by the factor, keep high ones, and interpolate between (Llama 3.1)."""
-
-    factor: float = 8.0
-    low: float = 1.0
-    high: float = 4.0
-    trained_context: int = 8192
-
-    def frequencies(self, plain: Float[Tensor, " pair"], base: float) -> Float[Tensor, " pair"]:
-        turns = self.trained_context * plain / (2 * math.pi)
-        keep = ((turns - self.low) / (self.high - self.low)).clamp(0, 1)
-        return plain * keep + plain / self.factor * (1 - keep)
-
-
-Scaling = Linear | NTK | Llama3
 
 
 class _Table(NamedTuple):
@@ -69,7 +29,6 @@ class Rope:
     d_rotary: int
     base: float = 10_000.0
     pairing: Literal["half", "interleaved"] = "half"
-    scaling: Scaling | None = None
 
     def __post_init__(self) -> None:
         if self.d_rotary < 2 or self.d_rotary % 2:
@@ -77,8 +36,8 @@ class Rope:
 
     def frequencies(self) -> Float[Tensor, " pair"]:
         """Return the angle between neighbouring positions for each pair, in radians."""
-        plain = _plain_frequencies(self.d_rotary // 2, self.base)
-        return plain if self.scaling is None else self.scaling.frequencies(plain, self.base)
+        pairs = self.d_rotary // 2
+        return torch.pow(self.base, -torch.arange(pairs, dtype=torch.float64) / pairs)
 
     def table(self, positions: Int[Tensor, " position"], dtype: torch.dtype = torch.float32) -> _Table:
         """Compute cosines and sines for these positions, one column per pair."""
@@ -105,10 +64,6 @@ class Rope:
 
 def _rotate(first: Tensor, second: Tensor, table: _Table) -> tuple[Tensor, Tensor]:
     return first * table.cos - second * table.sin, second * table.cos + first * table.sin
-
-
-def _plain_frequencies(pairs: int, base: float) -> Float[Tensor, " pair"]:
-    return torch.pow(base, -torch.arange(pairs, dtype=torch.float64) / pairs)
 
 
 @lru_cache(maxsize=16)
