@@ -22,7 +22,7 @@ TEXT = IDS[0].tolist()
 ANEW: dict[str, Callable[[Look], Any]] = {
     "contributions": lambda look: look.contributions(-1).part("1.1"),
     "logit_attribution": lambda look: look.logit_attribution(5),
-    "residual": lambda look: look.residual(1).before,
+    "residual": lambda look: look.recorded.value("resid_mid 1"),
     "why": lambda look: look.why("1.1", -1, 3),
     "trace": lambda look: look.trace(5),
 }

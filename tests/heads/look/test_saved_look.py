@@ -48,13 +48,13 @@ def test_with_its_scope_it_does_all_that_a_fresh_look_does(scope: Scope, ids: li
     assert opened.logit_attribution(11, minus=4).heads == pytest.approx(
         look.logit_attribution(11, minus=4).heads, abs=1e-5
     )
-    torch.testing.assert_close(opened.mlp("1"), look.mlp("1"))
+    torch.testing.assert_close(opened.recorded.value("mlp_out 1"), look.recorded.value("mlp_out 1"))
 
 
 def test_without_it_what_needs_the_model_says_so(llama: Scope, ids: list[int], tmp_path: Path) -> None:
     llama.look(ids).save(tmp_path / "x.headscope")
     opened = headscope.open_look(tmp_path / "x.headscope")
-    for ask in (lambda: opened.logit_attribution(11), lambda: opened.contributions(3), lambda: opened.residual("1")):
+    for ask in (lambda: opened.logit_attribution(11), lambda: opened.contributions(3), lambda: opened.recorded):
         with pytest.raises(InputError, match=r"opened from a file.*give it: open_look\(path, scope\)"):
             ask()
 
@@ -65,7 +65,7 @@ def test_under_edits_no_pass_is_run_again_without_them(llama: Scope, ids: list[i
     opened = headscope.open_look(tmp_path / "x.headscope", llama)
     assert opened.z("1")[1].abs().max() == 0
     with pytest.raises(InputError, match=r"make it again under its edits \(ablate\(1.1"):
-        opened.residual("1")
+        opened.recorded.value("resid_pre 1")
 
 
 def test_other_weights_other_versions_and_other_files_are_refused(llama: Scope, ids: list[int], tmp_path: Path) -> None:

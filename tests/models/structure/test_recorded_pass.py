@@ -13,7 +13,7 @@ from tests.models import tiny
 from torch import nn
 
 import headscope
-from headscope.errors import InputError, ModelError
+from headscope.errors import EditError, ModelError
 from headscope.heads.look import activation_cache
 from headscope.models.structure.recorded_pass import NO_END, NOT_ADDED, stream_factor
 from headscope.names import Head
@@ -64,12 +64,14 @@ def test_before_attention_and_mlp_add_up_to_the_models_hidden_states(family: str
         hidden = model(torch.tensor([IDS]), output_hidden_states=True).hidden_states
     with headscope.load(model) as scope:
         look = scope.look(IDS)
-        stream = look.residual(0)
-        torch.testing.assert_close(stream.before, hidden[0][0])
-        torch.testing.assert_close(stream.after + look.mlp("0"), hidden[1][0], atol=1e-5, rtol=1e-4)
-        added = (stream.after - stream.before)[4]
-        written = look.contributions(4, ["0"]).sites["0"].output
-        if family != "gemma2":  # there a norm stands between W_O and the stream
+        before, after = (look.recorded.value(f"{kind} 0") for kind in ("resid_pre", "resid_mid"))
+        torch.testing.assert_close(before, hidden[0][0])
+        added, written = (after - before)[4], look.contributions(4, ["0"]).sites["0"].output
+        if family != "gemma2":  # there norms stand between W_O or the MLP and the stream
+            mlp = look.recorded.value("mlp_out 0")
+            torch.testing.assert_close(
+                after + (0.22 if family == "granite" else 1.0) * mlp, hidden[1][0], atol=1e-5, rtol=1e-4
+            )
             factor = 0.22 if family == "granite" else 1.0
             torch.testing.assert_close(added, factor * written, atol=1e-5, rtol=1e-4)
 
@@ -84,9 +86,9 @@ def test_a_norm_on_the_stream_carries_it_on() -> None:
         module.register_forward_hook(lambda _, __, output, name=name: made.__setitem__(name, output[0]))
     with headscope.load(model) as scope:
         look = scope.look(IDS)
-        stream, mlp = look.residual("1"), look.mlp("1")
+        after, mlp = (look.recorded.value(name) for name in ("resid_mid 1", "mlp_out 1"))
         scope.model.run({"input_ids": torch.tensor([IDS])})
-        torch.testing.assert_close(stream.after, made["after"])
+        torch.testing.assert_close(after, made["after"])
         torch.testing.assert_close(mlp, made["mlp"], atol=1e-6, rtol=1e-5)
 
 
@@ -96,16 +98,17 @@ def test_self_and_cross_attention_of_one_layer_follow_each_other() -> None:
     model = transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes, decoder_start_token_id=0)).eval()
     with headscope.load(model) as scope:
         look = scope.look(IDS)
-        torch.testing.assert_close(look.residual("decoder.1").after, look.residual("decoder.1.cross").before)
-        torch.testing.assert_close(look.mlp("decoder.1"), look.mlp("decoder.1.cross"))
+        between = look.recorded.value("q_input decoder.1.cross.0")
+        added = look.contributions(0, ["decoder.1"]).sites["decoder.1"].output
+        torch.testing.assert_close(look.recorded.value("resid_pre decoder.1")[0] + added, between[0])
 
 
 def test_edits_are_in_force() -> None:
     with headscope.load(built("llama")) as scope:
-        plain = scope.look(IDS).residual("1")
+        plain = scope.look(IDS).recorded.value("resid_mid 1")
         with scope.edit(headscope.ablate("0.1")):
-            changed = scope.look(IDS).residual("1")
-    assert not torch.allclose(plain.before, changed.before)
+            changed = scope.look(IDS).recorded.value("resid_mid 1")
+    assert not torch.allclose(plain, changed)
 
 
 @pytest.mark.parametrize("build", [tiny.llama, tiny.gpt2, tiny.t5])
@@ -202,7 +205,7 @@ def test_parts_of_heads_are_z_through_w_o_and_all_parts_are_the_stream() -> None
         parts = look.recorded.parts("q_input 1.2")
         assert {"embedding", "0.0", "0.1", "0.2", "0.3", "mlp 0"} <= set(parts)
         total = torch.stack(list(parts.values())).sum(0)
-        torch.testing.assert_close(total, look.residual("1").before, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(total, look.recorded.value("resid_pre 1"), atol=1e-5, rtol=1e-4)
         with pytest.raises(ModelError, match=r"1\.0 does not write into the stream q_input 1\.2; embedding, 0\.0"):
             look.recorded.part("1.0", "q_input 1.2")
 
@@ -271,14 +274,15 @@ def test_parallel_branches_have_factors_of_their_own() -> None:
     model, scope = stacked("parallel")
     look, x = scope.look(IDS), model.embed(torch.tensor([IDS]))
     layer: Any = model.layers[0]
-    before, after = look.residual("0")
-    torch.testing.assert_close(before, x[0])
-    torch.testing.assert_close(after, (x + 2 * layer.attention(x))[0], rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(look.mlp("0"), 3 * layer.mlp(x)[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(look.recorded.value("resid_pre 0"), x[0])
+    torch.testing.assert_close(
+        look.recorded.value("resid_mid 0"), (x + 2 * layer.attention(x))[0], rtol=1e-4, atol=1e-5
+    )
+    torch.testing.assert_close(look.recorded.part("mlp 0"), 3 * layer.mlp(x)[0], rtol=1e-4, atol=1e-5)
 
 
 def test_a_layer_without_mlp_has_none_and_a_product_is_no_sum() -> None:
-    with pytest.raises(InputError, match="the layer of 0 adds nothing to the residual stream after its attention"):
-        stacked("no mlp")[1].look(IDS).mlp("0")
+    with pytest.raises(EditError, match="'mlp_out 0': no MLP output of this layer was found"):
+        stacked("no mlp")[1].look(IDS).recorded.value("mlp_out 0")
     with pytest.raises(ModelError, match="0: what it adds to the residual stream was not found"):
-        stacked("gated")[1].look(IDS).residual("0")
+        stacked("gated")[1].look(IDS).recorded.value("resid_mid 0")

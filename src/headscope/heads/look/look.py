@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import torch
 from jaxtyping import Float
@@ -47,13 +47,6 @@ if TYPE_CHECKING:
     from headscope.heads.explain.trace import TracedPrediction
     from headscope.heads.explain.why import Why
     from headscope.heads.questions.where import HeadWhere, Where
-
-
-class ResidualStream(NamedTuple):
-    """The residual stream around a site."""
-
-    before: Float[Tensor, "query d_model"]
-    after: Float[Tensor, "query d_model"]
 
 
 def span_of(tokens: Sequence[Token], text: str, first: int = 0) -> range:
@@ -334,20 +327,6 @@ class Look:
         inputs, observer = self.prepared.inputs, self.cache.attend if self.edits else None
         found = RecordedPass(self.model, inputs, observer, until=self.sites, within=self.edits.during)
         self.kept_pass = found if self.cache.fits(found.nbytes) else None
-        return found
-
-    @own_precision()
-    def residual(self, site: SiteName) -> ResidualStream:
-        """The residual stream before and after a site's output is added to it."""
-        name = self._reached(site)
-        return ResidualStream(self.recorded.resid_pre(name), self.recorded.resid_mid(name))
-
-    @own_precision()
-    def mlp(self, site: SiteName) -> Float[Tensor, "query d_model"]:
-        """What the MLP of a site's layer adds to the residual stream."""
-        found = self.recorded.mlp_out(self._reached(site))
-        if found is None:
-            raise InputError(f"the layer of {site} adds nothing to the residual stream after its attention: no MLP")
         return found
 
     @own_precision()

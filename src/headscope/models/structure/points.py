@@ -195,9 +195,7 @@ def module_of(model: OpenModel, stream: RecordedStream, point: Point) -> tuple[n
                 f"{str(point)!r}: this layer is only its attention, so no module reads or returns the stream"
             )
         return layer, point.kind == "resid_pre"
-    ends = [node for reads in stream.sites.values() for node in reads.nodes.values()]  # cross-attention has two streams
-    ends += [] if stream.final is None else [stream.final]
-    writers = [writer for end in ends for writer in stream.writers(Route(end))]
+    writers = [writer for end in stream.ends() for writer in stream.writers(Route(end))]
     paths = {source.path for w in writers if w.kind == "mlp" and w.layer == point.where for source, _ in w.sources}
     if not paths:
         raise EditError(

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from headscope.attention.observer import plain
 from headscope.errors import ModelError
+from headscope.models.modes import own_precision
 from headscope.models.protocol import SiteObserver
 from headscope.models.structure.carry import Route, source_device
 from headscope.models.structure.points import Answers, Metric, Point, gradients_at, metric_of, values_at
@@ -53,7 +54,7 @@ class RecordedPass:
     def nbytes(self) -> int:
         """Bytes of what the pass keeps beside the model's weights."""
         held: dict[int, int] = {}
-        for node in ancestors(self._ends()):
+        for node in ancestors(self.stream.ends()):
             if isinstance(node, SourceNode):
                 tensors = [node.value, None if node.heads is None else node.heads.x]
             else:
@@ -62,6 +63,7 @@ class RecordedPass:
         weights = map(memory_of, self.model.model.parameters())
         return sum(held.values()) - sum(held.get(place, 0) for place in set(weights))
 
+    @own_precision()
     def value(self, at: str | Point) -> Tensor:
         """The value at a point, ``[query, …]``: ``value("mlp_out 3")``; z of all heads of a site is ``"z 3"``."""
         point = Point.parse(at)
@@ -71,10 +73,11 @@ class RecordedPass:
             raise ModelError(f"{str(point)!r}: scores are not kept; look.pattern() shows what softmax makes of them")
         if point.kind in ("resid_mid", "mlp_in"):
             site = self._site_of(point)
-            return self.resid_mid(site) if point.kind == "resid_mid" else self._mlp_in(site, point)
+            return self._resid_mid(site) if point.kind == "resid_mid" else self._mlp_in(site, point)
         with self._within():
             return values_at(self.model, self.inputs, [point], self._observer)[point][0]
 
+    @own_precision()
     def gradient(self, metric: Metric | Answers, at: Sequence[str | Point]) -> dict[str, Tensor]:
         """The derivative of a metric with respect to the value at each point, from one backward pass.
 
@@ -96,34 +99,29 @@ class RecordedPass:
             raise ModelError(f"{writer} does not write into the stream {at or 'at its end'}; {names} do")
         return found[writer]
 
+    @own_precision()
     def parts(self, at: str | Point | None = None, only: Collection[str] = ()) -> dict[str, Stream]:
         """What every component wrote, as it is there: they add up to the stream. Norms on the way are frozen."""
         node = self._node(at)
         writers = self.stream.writers(Route(node))
         return {each.name: carried_part(each, node)[0] for each in writers if not only or each.name in only}
 
-    def resid_pre(self, site: str) -> Stream:
+    def _resid_pre(self, site: str) -> Stream:
         """The residual stream that a site reads, before its norm."""
         reads = self.stream.sites[site].nodes
         side = next((side for side in reads), "q")
         return _rows(reader_inputs(self.stream.node(site, side), has_own_norm(self.model, site, side))[0])
 
-    def resid_mid(self, site: str) -> Stream:
+    def _resid_mid(self, site: str) -> Stream:
         """The residual stream once a site has written into it: what the MLP of its layer reads, where that is later."""
         for read in self._mlp_reads(site):
             held = {source.heads.site for source in Route(read).sources if source.heads is not None}
             if site in held and not held & set(self._later(site)):
-                return _rows(read if read in ancestors(self._ends()) else before_norm(read))
-        before = self.resid_pre(site)
+                return _rows(read if read in ancestors(self.stream.ends()) else before_norm(read))
+        before = self._resid_pre(site)
         return before + self._added(site, lambda source: self._wrote(source, site)).to(before)
 
-    def mlp_out(self, site: str) -> Stream | None:
-        """What the MLP of a site's layer adds to the residual stream, all experts together; None without one."""
-        layer = site.removesuffix(".cross")
-        every = (writer for end in self._ends() for writer in self.stream.writers(Route(end)))
-        own = {source for w in every if w.kind == "mlp" and w.layer == layer for source, _ in w.sources}
-        return self._added(site, lambda source: source in own) if own else None
-
+    @own_precision()
     def attribution(self, token: str | int, minus: str | int | None = None, position: int = -1) -> dict[str, float]:
         """Split the logit of a token, less that of ``minus`` if there is one, over everything that was written."""
         end = self.stream.final
@@ -166,12 +164,7 @@ class RecordedPass:
         reads = self._mlp_reads(site)
         if not reads:
             raise ModelError(f"{str(point)!r}: no matrix of this layer beside attention reads the stream")
-        return _rows(reads[0] if reads[0] in ancestors(self._ends()) else before_norm(reads[0]))
-
-    def _ends(self) -> list[Node]:
-        """Where the stream ends, and what every site reads of it."""
-        reads = [node for reads in self.stream.sites.values() for node in reads.nodes.values()]
-        return [*([] if self.stream.final is None else [self.stream.final]), *self.stream.roots, *reads]
+        return _rows(reads[0] if reads[0] in ancestors(self.stream.ends()) else before_norm(reads[0]))
 
     def _later(self, site: str) -> list[str]:
         sites = list(self.stream.sites)
@@ -194,7 +187,7 @@ class RecordedPass:
 
     def _added(self, site: str, mine: Callable[[SourceNode], bool]) -> Stream:
         """What some sources have become where they first join something else that was written."""
-        for end in self._ends():
+        for end in self.stream.ends():
             route = Route(end)
             wanted = {source for source in route.sources if mine(source)}
             holds: dict[Node, set[SourceNode]] = {source: {source} for source in route.sources}

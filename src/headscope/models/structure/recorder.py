@@ -80,9 +80,12 @@ class RecordedStream:
     def on_stream(self, site: str) -> set[Node]:
         """Nodes that later parts of the model read as well: the stream itself, and norms that stand on it."""
         own = set(self.sites[site].nodes.values())
-        others = [node for name, reads in self.sites.items() if name != site for node in reads.nodes.values()]
-        ends = [*others, *self.roots, *([] if self.final is None else [self.final])]
-        return ancestors([end for end in ends if end not in own])
+        return ancestors([end for end in self.ends() if end not in own])
+
+    def ends(self) -> list[Node]:
+        """Where a stream ends, and what every site reads of it: cross-attention has two streams."""
+        reads = [node for reads in self.sites.values() for node in reads.nodes.values()]
+        return [*([] if self.final is None else [self.final]), *self.roots, *reads]
 
     def writers(self, route: Route, site: str | None = None) -> list[Writer]:
         """The writers of a node, in the order in which they wrote; what belongs to the reader alone is one of them."""

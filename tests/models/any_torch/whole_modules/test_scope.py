@@ -63,8 +63,8 @@ def test_a_logit_is_split_over_the_heads(gpt: Scope) -> None:
     parts = look.contributions(4)
     assert final is not None
     written = sum(site.output for site in parts.sites.values())
-    mlps = sum(look.mlp(site)[4] for site in gpt.shape.sites)
-    torch.testing.assert_close(look.residual("0").before[4] + written + mlps, final, rtol=1e-4, atol=1e-5)
+    mlps = sum(look.recorded.part(f"mlp {site}")[4] for site in gpt.shape.sites)
+    torch.testing.assert_close(look.recorded.value("resid_pre 0")[4] + written + mlps, final, rtol=1e-4, atol=1e-5)
 
 
 def test_importance_is_the_change_of_the_loss(gpt: Scope) -> None:
