@@ -74,7 +74,7 @@ site: $(READY)
 	rm -rf site
 	$(BIN)/python -m docs.generate.commands docs/reference/commands.md
 	$(BIN)/headscope publish --out site --title headscope --docs docs/index.html \
-		--text "A microscope for attention heads: see what every head of a small model does, and learn why one is not enough."
+		--footer "A microscope for attention heads: see what every head of a small model does, and learn why one is not enough."
 	NO_MKDOCS_2_WARNING=1 HEADSCOPE_MICROSCOPE=../index.html $(BIN)/python -m mkdocs build --strict --quiet --site-dir site/docs
 	@du -sh site/docs site
 	@echo "see it: $(BIN)/python -m http.server --directory site"

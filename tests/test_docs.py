@@ -92,11 +92,11 @@ def test_the_commands_of_the_makefile_parse() -> None:
         get_command(app).commands[name].make_context(name, rest)  # type: ignore[attr-defined]
 
 
-QUICK = {"build", "card", "explain", "learn"}
+QUICK = {"card", "explain", "learn"}
 
 
 def test_the_quick_commands_shown_run() -> None:
-    tried = {tuple(words) for _, words in _commands() if words[0] in QUICK}
+    tried = {tuple(words) for _, words in _commands() if words[0] in QUICK and words[1:2] != ["exercise"]}
     assert len(tried) > 3
     for words in sorted(tried):
         done = CliRunner().invoke(app, list(words))

@@ -40,7 +40,7 @@ def test_a_missing_extra_names_its_install_command(monkeypatch: pytest.MonkeyPat
 
 def test_doctor_prints_one_line_per_check_and_json() -> None:
     plain = CliRunner().invoke(app, ["doctor"])
-    checks = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).output)
+    checks = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).output)["checks"]
     assert [line[:3].strip() for line in plain.output.splitlines()] == [
         "ok" if one["works"] else "no" for one in checks
     ]

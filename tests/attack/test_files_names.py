@@ -38,7 +38,7 @@ def evil_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_check_shows_the_name_of_a_model_and_does_not_obey_it(evil_model: Path) -> None:
-    done = run("check", str(evil_model))
+    done = run("doctor", str(evil_model))
     assert done.returncode == 0, done.stderr
     assert "]0;owned" in done.stdout
     assert not obeyed(done.stdout + done.stderr)
@@ -50,7 +50,7 @@ def test_what_libraries_say_of_a_model_is_not_obeyed(tmp_path: Path) -> None:
     small_llama().save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"rope_parameters": {"rope_type": EVIL}}))
-    done = run("check", str(tmp_path))
+    done = run("doctor", str(tmp_path))
     assert (done.returncode, "rope_type" in done.stderr) == (1, True)
     assert not obeyed(done.stdout + done.stderr)
 
@@ -60,7 +60,7 @@ def test_errors_show_names_and_do_not_obey_them(tmp_path: Path) -> None:
     (tmp_path / EVIL).mkdir()
     (tmp_path / EVIL / EVIL).write_text("x")
     for args in (
-        ("check", EVIL),
+        ("doctor", EVIL),
         ("look", "hello", "--head", EVIL),
         ("scan", "--corpus", f"{EVIL}/none", "--out", "out"),
     ):
@@ -82,7 +82,9 @@ def test_tables_and_json_show_names_too(capsys: pytest.CaptureFixture[str]) -> N
     show_json({"name": EVIL, "plain": "é � ⏎"})
     written = capsys.readouterr().out
     assert not obeyed(written)
-    assert json.loads(written) == {"name": EVIL, "plain": "é � ⏎"}, "a program reads what was there"
+    assert json.loads(written) == {"schema_version": 1, "name": EVIL, "plain": "é � ⏎"}, (
+        "a program reads what was there"
+    )
 
 
 def test_text_of_every_script_is_printed_as_it_is() -> None:

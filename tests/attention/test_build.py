@@ -1,4 +1,4 @@
-"""``headscope build``: its numbers are right, and a failed check fails the command."""
+"""``headscope learn build``: its numbers are right, and a failed check fails the command."""
 
 from __future__ import annotations
 

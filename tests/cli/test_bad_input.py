@@ -41,10 +41,10 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("why hello --head 5.6 --query ²", "InputError", "the query '²' does not occur in this text"),
     (f"why hello --head 5.6 --query {'9' * 5000}", "InputError", "the query '99999"),
     (f"trace hello --position {'9' * 5000}", "InputError", "the token '99999"),
-    ("build --d-model 99999999999 --heads 1", "ShapeError", "d_model=99999999999"),
-    ("build --d-model 200000 --heads 1", "ShapeError", "d_model=200000"),
-    ("generate hi --off 9.9", "HeadNameError", "9.9: this model has layers 0–7"),
-    ("check empty", "ModelError", "empty has no config.json"),
+    ("learn build --d-model 99999999999 --heads 1", "ShapeError", "d_model=99999999999"),
+    ("learn build --d-model 200000 --heads 1", "ShapeError", "d_model=200000"),
+    ("generate hi --head 9.9", "HeadNameError", "9.9: this model has layers 0–7"),
+    ("doctor empty", "ModelError", "empty has no config.json"),
     ("heads --report empty", "InputError", "empty is not a report of heads ([Errno 21] Is a directory"),
     ("heads --report plain.txt", "InputError", "plain.txt is not a report of heads"),
     ("heads --inputs 0", "InputError", "inputs=0: a role is tested on 8 to 4096 inputs per probe"),
@@ -60,7 +60,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("prune -o new", "InputError", "prune takes either keep=, the share of heads to keep, or heads="),
     ("prune -o new --keep 0.5 -t missing.txt", "InputError", "missing.txt: no such file, folder or pattern"),
     ("prune -o plain.txt --keep 0.5", "InputError", "plain.txt exists and is not empty"),
-    ("prune --heads 3.5 -o /proc/new", "InputError", "/proc/new"),
+    ("prune --head 3.5 -o /proc/new", "InputError", "/proc/new"),
     ("serve --no-open --census empty", "InputError", "empty holds no census"),
     (
         "serve --no-open --host nosuch.invalid",
@@ -68,7 +68,7 @@ MISTAKES: list[tuple[str, str, str]] = [
         "--host nosuch.invalid: this machine has no such address",
     ),
     ("serve --no-open empty", "ModelError", "empty has no config.json"),
-    ("build --heads 7", "ShapeError", "d_model=768 does not divide into n_heads=7"),
+    ("learn build --heads 7", "ShapeError", "d_model=768 does not divide into n_heads=7"),
     ("card nosuch", "InputError", "there is no card and no file called 'nosuch'; Names: gpt2"),
     ("card plain.txt", "InputError", "plain.txt is not JSON"),
     ("card empty", "InputError", "there is no config.json in empty"),
@@ -79,13 +79,13 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("learn 3 --question 9 --answer b", "InputError", "lesson 3 has questions 1–2, not 9"),
     ("learn 3 --answer maybe", "InputError", "could not read 'maybe' as an answer"),
     ("learn --answer b", "InputError", "--answer b: name the lesson too, as in headscope learn 3 --answer b"),
-    ("exercise plain.txt", "InputError", "plain.txt does not run"),
+    ("learn exercise plain.txt", "InputError", "plain.txt does not run"),
     ("explain Nope", "InputError", "there is no error called 'Nope'; there are BackendError"),
-    ("train -t missing.txt -o run", "InputError", "missing.txt cannot be read"),
-    ("train -t empty.txt -o run", "InputError", "empty.txt has no text; give a file with text"),
-    ("train -t bytes.txt -o run", "InputError", "bytes.txt is not UTF-8 text"),
-    ("train -t plain.txt -o run --steps 0", "InputError", "steps=0 must be at least 1"),
-    ("train -t plain.txt -o run --heads 3", "ShapeError", "d_model=128 does not divide into n_heads=3"),
+    ("train -c missing.txt -o run", "InputError", "missing.txt cannot be read"),
+    ("train -c empty.txt -o run", "InputError", "empty.txt has no text; give a file with text"),
+    ("train -c bytes.txt -o run", "InputError", "bytes.txt is not UTF-8 text"),
+    ("train -c plain.txt -o run --steps 0", "InputError", "steps=0 must be at least 1"),
+    ("train -c plain.txt -o run --heads 3", "ShapeError", "d_model=128 does not divide into n_heads=3"),
 ]
 
 # Typer's own refusals: a command line that cannot be read at all.
@@ -98,15 +98,15 @@ MISREAD: list[tuple[str, str]] = [
     ("serve --port 99999", "Invalid value for '--port'"),
     ("generate hi --seed 18446744073709551616", "Invalid value for '--seed'"),
     ("heads --seed -1", "Invalid value for '--seed'"),
-    ("train -t book.txt -o run --seed -9223372036854775809", "Invalid value for '--seed'"),
+    ("train -c book.txt -o run --seed -9223372036854775809", "Invalid value for '--seed'"),
     ("serve --port -1", "Invalid value for '--port'"),
     ("scan -c plain.txt", "Missing option '--out'"),
-    ("train", "Missing option '--text'"),
+    ("train", "Missing option '--corpus'"),
 ]
 
 # The machine's own refusals, which are nobody's mistake in a command: the path and what the machine says.
 UNWRITABLE: list[tuple[str, str]] = [
-    ("train -t book.txt -o plain.txt --steps 1", "error: plain.txt: File exists"),
+    ("train -c book.txt -o plain.txt --steps 1", "error: plain.txt: File exists"),
 ]
 
 

@@ -12,4 +12,4 @@ from headscope.cli import app
 def test_the_block_to_change_is_the_same_as_text_and_as_json() -> None:
     plain = CliRunner().invoke(app, ["learn", "3", "--code"])
     written = CliRunner().invoke(app, ["learn", "3", "--code", "--json"])
-    assert json.loads(written.stdout) == {"code": plain.stdout}
+    assert json.loads(written.stdout) == {"schema_version": 1, "code": plain.stdout}

@@ -33,7 +33,7 @@ def test_a_share_is_kept_and_the_folder_opens(tmp_path: Path) -> None:
 
 
 def test_named_heads_are_removed(tmp_path: Path) -> None:
-    response = run("--heads", "3.5,4.1", "--heads", "0.0", "--out", str(tmp_path / "new"))
+    response = run("--head", "3.5", "--head", "4.1", "--head", "0.0", "--out", str(tmp_path / "new"))
     assert "3 of 64 heads removed, 61 left" in response
     assert "removed 0.0, 3.5, 4.1" in response
     assert "headscope serve" in response
@@ -44,7 +44,7 @@ def test_invalid_input_is_refused_before_anything_is_written(tmp_path: Path) -> 
     with pytest.raises(InputError, match=r"keep=0\.0: give the share of heads to keep"):
         run("--keep", "0", "-o", out)
     with pytest.raises(HeadNameError, match=r"12\.1: this model has layers 0–7"):
-        run("--heads", "12.1", "-o", out)
+        run("--head", "12.1", "-o", out)
     with pytest.raises(InputError, match="--by chance: heads are ranked by exact or gradient"):
         run("--keep", "0.5", "--by", "chance", "-o", out)
     with pytest.raises(InputError, match="exists and is not empty"):

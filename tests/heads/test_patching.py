@@ -151,7 +151,7 @@ def test_the_effect_is_printed_for_a_person() -> None:
     assert text.splitlines() == [
         "Metric: +2.000 on the clean text, -1.000 on the corrupted one.",
         "Effect of patching z by head, measured: 1 is as clean, 0 as corrupted.",
-        "  1.1: +1.000",
-        "  0.0: +0.500",
-        "  0.1: -0.250",
+        "  1.1    +1.000",
+        "  0.0    +0.500",
+        "  0.1    -0.250",
     ]

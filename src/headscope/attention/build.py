@@ -1,4 +1,4 @@
-"""``headscope build``: multi-head attention step by step, print every shape, and check it."""
+"""``headscope learn build``: multi-head attention step by step, print every shape, and check it."""
 
 from __future__ import annotations
 

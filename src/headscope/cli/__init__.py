@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import os
 import sys
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
+SCHEMA_VERSION = 1  # of what --json prints
 INTERRUPTED = 130  # 128 and the number of the signal, as a shell counts
 
 
@@ -33,12 +35,14 @@ def main() -> None:
     except KeyboardInterrupt:  # while the commands are imported; later typer does the same
         sys.exit(INTERRUPTED)
     except HeadscopeError as error:
-        _fail(str(error), *error.__notes__)
+        _fail(type(error).__name__, str(error), error.__notes__[0].removeprefix("more: "))
     except OSError as problem:
+        if problem.filename is not None:
+            _fail("OSError", f"{problem.filename}: {problem.strerror or problem}")
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python would try to flush it again at exit
-        if isinstance(problem, BrokenPipeError):
-            sys.exit(1)
-        _fail(f"{problem.filename or 'standard output'}: {problem.strerror or problem}")
+        if not isinstance(problem, BrokenPipeError):
+            print(f"error: standard output: {problem.strerror or problem}", file=sys.stderr)
+        sys.exit(1)
 
 
 def _escape_messages_of_libraries() -> None:
@@ -58,20 +62,38 @@ def _escape_messages_of_libraries() -> None:
 
 
 def _run() -> None:
+    from typer import Abort
+    from typer._click.exceptions import UsageError
+
     from headscope.cli.commands import app
 
     package = Path(__file__).parent.parent  # a copy may lack the built page or the embedded model
     built = (package / "app/static/index.html").exists() and (package / "models/embedded/config.json").exists()
     try:
-        app(sys.argv[1:] or ["serve" if built else "build"])
+        words = sys.argv[1:] or (["serve"] if built else ["learn", "build"])
+        status = app(words, prog_name="headscope", standalone_mode=not _as_json())
+        sys.exit(status or 0)
+    except UsageError as error:  # raised here with --json only
+        _fail("UsageError", error.format_message(), f"{error.ctx.command_path if error.ctx else 'headscope'} --help", 2)
+    except Abort:
+        sys.exit(1)
     finally:
         if sys.stdout is not None:
             sys.stdout.flush()
 
 
-def _fail(message: str, *notes: str) -> None:
-    print(printable("\n".join([f"error: {message}", *notes])), file=sys.stderr)
-    sys.exit(1)
+def _as_json() -> bool:
+    return "--json" in sys.argv
+
+
+def _fail(kind: str, message: str, more: str = "", status: int = 1) -> None:
+    """End with an error: its message and the command that says more; with --json, as JSON on standard output."""
+    if _as_json():
+        error = {"kind": kind, "message": message, "try": more or "headscope doctor"}
+        print(json.dumps({"schema_version": SCHEMA_VERSION, "error": error}, indent=2))
+    else:
+        print(printable("\n".join([f"error: {message}", *([f"more: {more}"] if more else [])])), file=sys.stderr)
+    sys.exit(status)
 
 
 def __getattr__(name: str) -> Any:

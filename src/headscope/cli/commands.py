@@ -1,4 +1,4 @@
-"""Register all commands in the order of the help; the default command and ``--version``."""
+"""Register all commands; the default command and ``--version``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 
 from headscope import __version__
-
-from headscope.cli import look, fetch, explain, heads, measure, circuits, prune, publish, learn  # isort: skip - the order of the help
+from headscope.cli import explain, fetch, heads, learn, look, measure, prune, publish
 from headscope.cli.options import app
 
-__all__ = ["app", "circuits", "explain", "fetch", "heads", "learn", "look", "measure", "prune", "publish"]
+__all__ = ["app", "explain", "fetch", "heads", "learn", "look", "measure", "prune", "publish"]
 
 
 def _print_version(wanted: bool) -> bool:

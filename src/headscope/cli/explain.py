@@ -9,15 +9,13 @@ from typing import Annotated
 
 import typer
 
-from headscope.cli.options import AsJson, Model, app, refuse_overwriting, show_json
-
-Text = Annotated[str, typer.Argument(help="The text.")]
+from headscope.cli.options import ROWS, AsJson, Count, Model, Text, Through, app, refuse_overwriting, say, show_json
 
 
 @app.command()
 def why(
     text: Text,
-    head: Annotated[str, typer.Option("--head", "-h", help="The head, for example 5.6.")],
+    head: Annotated[str, typer.Option("--head", help="The head, for example 5.6.")],
     model: Model = None,
     query: Annotated[
         str, typer.Option(help="The query token: its position, or the token itself if it occurs once.")
@@ -74,29 +72,66 @@ def trace(
 
 
 @app.command()
+def attribution(
+    text: Text,
+    token: Annotated[str | None, typer.Option(help="The predicted token [default: the most likely one].")] = None,
+    minus: Annotated[str | None, typer.Option(help="Split the difference to this token's logit.")] = None,
+    model: Model = None,
+    count: Count = None,
+    as_json: AsJson = False,
+) -> None:
+    """Split the logit of a next token over the heads: how much each raises or lowers it.
+
+    Example: headscope attribution "Mary and John went out; John gave a book to" --token " Mary" --minus " John"
+    """
+    from headscope.scope import load
+
+    with load(model) as scope:
+        look = scope.look(text)
+        found = look.logit_attribution(look.predictions(count=1)[0].token.id if token is None else token, minus=minus)
+    if as_json:
+        show_json({"logit": found.total, "rest": found.rest, "note": found.note, "heads": found.ranked_rows()[:count]})
+        return
+    say(found.listed(count or ROWS))
+
+
+@app.command()
 def circuit(
     task: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="induction, 'indirect object', successor, agreement, retrieval, pronouns, or a CSV file with the "
             "columns clean, corrupted, right and wrong."
         ),
-    ],
+    ] = None,
     model: Model = None,
+    composition: Annotated[
+        Through | None,
+        typer.Option(help="Without a task: which pairs of heads compose, from the weights; q, k or v of the later."),
+    ] = None,
     wanted: Annotated[float, typer.Option(help="How faithful the circuit has to be, from 0 to 1.")] = 0.9,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Number of edges to print.")] = 20,
+    count: Count = None,
     out: Annotated[Path | None, typer.Option(help="Save the circuit: .json, .mib.json, or .dot.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the smallest circuit for a task: edges between heads and MLPs, and how faithful they are.
 
-    Example: headscope circuit induction --wanted 0.9 --out induction.json
+    Example: headscope circuit induction --out induction.json, or headscope circuit --composition k --count 10
     """
     import json
 
+    from headscope.errors import InputError
     from headscope.files import write_atomic
     from headscope.scope import load
 
+    if (task is None) == (composition is None):
+        raise InputError("give a task, as in `headscope circuit induction`, or --composition, and not both")
+    if composition is not None:
+        with load(model) as scope:
+            pairs = scope.compositions(composition)
+        show_json({"pairs": pairs.table().to_pylist()[:count]}) if as_json else say(pairs.listed(count or ROWS))
+        return
+    assert task is not None
     refuse_overwriting(out, [task] if os.path.isfile(task) else [])  # noqa: PTH113 - never an error
     with load(model) as scope:
         found = scope.circuit(task, wanted=wanted)
@@ -108,9 +143,10 @@ def circuit(
         else:
             found.save(out)
     if as_json:
-        show_json(found.to_dict())
+        strongest = sorted(found.edges.items(), key=lambda edge: -abs(edge[1]))
+        show_json(found.to_dict() | {"edges": dict(strongest[:count])})
         return
-    typer.echo(found.listed(count))
+    say(found.listed(count or ROWS))
 
 
 def _place(given: str) -> int | str:
@@ -127,7 +163,7 @@ def sources(
         str | None, typer.Option(help="The answer to explain [default: the first word of the model's own].")
     ] = None,
     expected: Annotated[str | None, typer.Option(help="Another answer to measure, with its leading space.")] = None,
-    heads: Annotated[int | None, typer.Option(help="Show the heads that carry the document of this number.")] = None,
+    carriers: Annotated[int | None, typer.Option(help="Show the heads that carry the document of this number.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find which document an answer came from: what the answer loses when each is hidden, next to its attention.
@@ -143,7 +179,7 @@ def sources(
         texts += [passage.text.strip() for passage in Corpus(each)] if stored else [each]
     with load(model) as scope:
         found = scope.sources(texts, question, answer, expected)
-        carried = None if heads is None else found.heads(heads)
+        carried = None if carriers is None else found.heads(carriers)
     if as_json:
         show_json(found.to_dict() | ({} if carried is None else {"heads": carried.table().to_pylist()}))
         return

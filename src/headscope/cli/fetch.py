@@ -76,7 +76,7 @@ def _list(*, as_json: bool) -> None:
     from headscope.models.fetch import KNOWN
 
     if as_json:
-        show_json([{**vars(known), "here": known.here} for known in KNOWN.values()])
+        show_json({"models": [{**vars(known), "here": known.here} for known in KNOWN.values()]})
         return
     for known in KNOWN.values():
         here = ", here" if known.here else ""

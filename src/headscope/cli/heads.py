@@ -17,6 +17,7 @@ from headscope.cli.options import (
     Classes,
     Model,
     ModelArgument,
+    Texts,
     app,
     one_model,
     read_texts,
@@ -39,7 +40,7 @@ def heads(
     inputs: Annotated[int, typer.Option(help="Test inputs per role; more inputs give narrower intervals.")] = 32,
     role: Annotated[list[str] | None, typer.Option(help="Test only this role. Can be repeated.")] = None,
     question: Classes = None,
-    texts: Annotated[list[str] | None, typer.Option("--texts", "-t", help="Texts to measure --class on.")] = None,
+    texts: Texts = None,
     papers: Annotated[bool, typer.Option("--papers", help="Compare with published claims about this model.")] = False,
     report: Annotated[
         Path | None, typer.Option(help="Read this earlier --json report instead of running tests.")

@@ -1,16 +1,16 @@
-"""Commands that teach: card, learn, worksheet, exercise, train, explain."""
+"""Commands that teach: card, learn (lessons, build, worksheet, exercise), train, explain."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headscope.cli import INTERRUPTED
-from headscope.cli.options import LARGEST_SEED, AsJson, app, say, show, show_json
+from headscope.cli.options import LARGEST_SEED, PLAIN, AsJson, Corpus, Grouped, app, say, show, show_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -43,7 +43,7 @@ def card(
     elif (d_model, heads, kv_heads) != (None, None, None):
         raise InputError("a card from bare sizes needs both --d-model and --heads")
     if as_json:
-        show_json([one.to_dict(length) for one in found] or sorted(card.built_in()))
+        show_json({"cards": [one.to_dict(length) for one in found] or sorted(card.built_in())})
     elif found:
         card_text.show(found, length)
     else:
@@ -51,8 +51,30 @@ def card(
         show(card_text.render_head_sizes())
 
 
-@app.command()
-def learn(
+class _Learn(Grouped):
+    """``headscope learn`` lists the lessons and ``headscope learn 3`` prints one: both are ``learn lesson``."""
+
+    groups = {"Commands": ("lesson", "build", "worksheet", "exercise")}
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        named = args[:1] and args[0] in (*self.commands, "-h", "--help")
+        return super().parse_args(ctx, args if named else ["lesson", *args])
+
+
+course = typer.Typer(cls=_Learn, **PLAIN)
+app.add_typer(course, name="learn")
+
+
+@course.callback()
+def learn() -> None:
+    """Read a lesson (headscope learn 3), build attention, or print a worksheet.
+
+    Example: headscope learn 3, then headscope learn 3 --answer b
+    """
+
+
+@course.command()
+def lesson(
     which: Annotated[
         str | None, typer.Argument(help="A lesson's number or name [default: print the list of lessons].")
     ] = None,
@@ -76,26 +98,41 @@ def learn(
             raise InputError(f"--answer {answer}: name the lesson too, as in headscope learn 3 --answer {answer}")
         listed = lessons.contents()
         if as_json:
-            show_json([{"number": number, "name": name, "title": title} for number, name, title in listed])
+            show_json({"lessons": [{"number": n, "name": name, "title": title} for n, name, title in listed]})
             return
         for number, name, title in listed:
             say(f"{number:>3}  {title}  ({name})")
         return
-    lesson = lessons.lesson(which)
+    found = lessons.lesson(which)
     if answer is not None:
-        marked = lesson.check(question, answer, attempt)
+        marked = found.check(question, answer, attempt)
         word = "Right." if marked.right else "A hint:" if marked.kind == "hint" else "Not quite."
         show_json(marked.to_dict()) if as_json else say(f"{word} {marked.says}")
     elif code:
-        block = lesson.to_dict()["block"]["code"]
+        block = found.to_dict()["block"]["code"]
         show_json({"code": block}) if as_json else say(block, nl=False)
     elif as_json:
-        show_json(lesson.to_dict())
+        show_json(found.to_dict())
     else:
-        show(_lesson_page(lesson))
+        show(_lesson_page(found))
 
 
-@app.command()
+@course.command()
+def build(
+    d_model: Annotated[int, typer.Option(help="Width of the model.")] = 768,
+    heads: Annotated[int, typer.Option(help="Number of heads.")] = 12,
+    kv_heads: Annotated[int | None, typer.Option(help="Key/value heads, shared in groups.")] = None,
+) -> None:
+    """Build multi-head attention from one head to many, with the shape at each step.
+
+    Example: headscope learn build --d-model 768 --heads 12
+    """
+    from headscope.attention.build import build as build_attention
+
+    raise typer.Exit(build_attention(d_model, heads, kv_heads))
+
+
+@course.command()
 def worksheet(
     seed: Annotated[int, typer.Option(help="Each seed gives other numbers.")] = 0,
     solved: Annotated[bool, typer.Option("--solved", help="Also print the answers and how to get them.")] = False,
@@ -103,7 +140,7 @@ def worksheet(
 ) -> None:
     """Print six tasks on attention for paper, in Markdown, with new numbers for each seed.
 
-    Example: headscope worksheet --seed 7 --solved
+    Example: headscope learn worksheet --seed 7 --solved
     """
     from headscope.lab.teach.worksheet import worksheet
 
@@ -111,7 +148,7 @@ def worksheet(
     show_json(sheet.to_dict(solved=solved)) if as_json else say(sheet.markdown(solved=solved), nl=False)
 
 
-@app.command()
+@course.command()
 def exercise(
     path: Annotated[Path, typer.Argument(help="Your file: created if it does not exist, checked if it does.")] = Path(
         "attention_exercise.py"
@@ -124,18 +161,18 @@ def exercise(
 
     Fill a gap of the file, then run the command again.
 
-    Example: headscope exercise
+    Example: headscope learn exercise
     """
     from headscope.lab.teach.course.coding_exercise import check_exercise, write_exercise
 
     if not path.exists():
         write_exercise(path)
-        done = f"wrote {path}: fill its first gap, then run headscope exercise {path} again"
+        done = f"wrote {path}: fill its first gap, then run headscope learn exercise {path} again"
         show_json({"written": str(path)}) if as_json else typer.echo(done)
         return
     checked = check_exercise(path)
     if as_json:
-        show_json([gap.to_dict() for gap in checked])
+        show_json({"gaps": [gap.to_dict() for gap in checked]})
     else:
         marks = {"right": "right", "wrong": "not yet", "empty": "gap"}
         for gap in checked:
@@ -145,7 +182,7 @@ def exercise(
 
 @app.command()
 def train(
-    text: Annotated[list[Path], typer.Option("--text", "-t", help="A text file to train on. Can be repeated.")],
+    corpus: Corpus,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The folder of the run; a stopped run resumes there.")
     ] = Path("runs/model"),
@@ -158,7 +195,7 @@ def train(
 ) -> None:
     """Train a small GPT on your own text, and record a film of its heads.
 
-    Example: headscope train --text book.txt --heads 4 --d-model 128
+    Example: headscope train --corpus book.txt --heads 4 --d-model 128
     """
     from headscope.lab.train.options import TrainingOptions
     from headscope.lab.train.text_files import TextFile
@@ -166,7 +203,7 @@ def train(
 
     options = TrainingOptions(d_model=d_model, n_layers=layers, n_heads=heads, context=context, steps=steps, seed=seed)
     with _training_bar(options.total_steps) as report:
-        trained = train_model([TextFile(path) for path in text], out, options, report)
+        trained = train_model([TextFile(Path(path)) for path in corpus], out, options, report)
     word = "finished" if trained.finished else "stopped; the same command resumes"
     say(f"{word} at step {trained.step}. Look at it with: headscope serve {trained.folder}")
     raise typer.Exit(0 if trained.finished else INTERRUPTED)

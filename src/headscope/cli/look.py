@@ -1,4 +1,4 @@
-"""Commands that look at a text or edit heads: serve, build, look, ablate, generate."""
+"""Commands that look at a text or edit heads: serve, look, ablate, patch, generate."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ import typer
 
 from headscope.cli.options import (
     LARGEST_SEED,
+    ROWS,
     AsJson,
     Classes,
+    Count,
     Heads,
     Model,
+    Text,
+    Texts,
     app,
     read_texts,
     refuse_overwriting,
@@ -83,25 +87,10 @@ def serve(
 
 
 @app.command()
-def build(
-    d_model: Annotated[int, typer.Option(help="Width of the model.")] = 768,
-    heads: Annotated[int, typer.Option(help="Number of heads.")] = 12,
-    kv_heads: Annotated[int | None, typer.Option(help="Key/value heads, shared in groups.")] = None,
-) -> None:
-    """Build multi-head attention from one head to many, with the shape at each step.
-
-    Example: headscope build --d-model 768 --heads 12
-    """
-    from headscope.attention.build import build as build_attention
-
-    raise typer.Exit(build_attention(d_model, heads, kv_heads))
-
-
-@app.command()
 def look(
     text: Annotated[str, typer.Argument(help="The text; for picture or sound models, a .png, .jpg or .wav file.")],
     model: Model = None,
-    head: Annotated[str | None, typer.Option("--head", "-h", help="Draw this head's pattern, for example 3.5.")] = None,
+    head: Annotated[str | None, typer.Option("--head", help="Draw this head's pattern, for example 3.5.")] = None,
     query: Annotated[
         str | None,
         typer.Option(help="The query position in a picture: its label or number, for example CLS, 'patch 3,4' or -1."),
@@ -186,16 +175,13 @@ def _drawn(seen: Look, head: str, query: str | None, *, saved: bool) -> Renderab
 
 @app.command()
 def ablate(
-    text: Annotated[str, typer.Argument(help="The text to predict from.")],
+    text: Text,
     head: Heads,
     model: Model = None,
     how: Annotated[
         str, typer.Option(help="What replaces the heads' outputs: zero, mean, or resample (drawn from --texts).")
     ] = "zero",
-    texts: Annotated[
-        list[str] | None,
-        typer.Option("--texts", "-t", help="Text, JSONL or Parquet file, folder or glob, for mean and resample."),
-    ] = None,
+    texts: Texts = None,
     as_json: AsJson = False,
 ) -> None:
     """Ablate heads: show the next-token predictions with and without them.
@@ -224,6 +210,39 @@ def ablate(
 
 
 @app.command()
+def patch(
+    clean: Annotated[str, typer.Argument(help="The text that the values are taken from.")],
+    corrupted: Annotated[str, typer.Argument(help="The text that they are put into, of as many tokens.")],
+    token: Annotated[str, typer.Option(help="The right next token of the clean text, with its leading space.")],
+    minus: Annotated[str, typer.Option(help="The wrong one.")],
+    model: Model = None,
+    at: Annotated[
+        str, typer.Option(help="What is patched: z of every head, or resid_pre, mlp_out, … by position.")
+    ] = "z",
+    how: Annotated[str, typer.Option(help="exact, or attribution: estimate all effects from one gradient.")] = "exact",
+    save: Annotated[Path | None, typer.Option(help="Save the map as .svg, .pdf or .png.")] = None,
+    count: Count = None,
+    as_json: AsJson = False,
+) -> None:
+    """Patch activations of a clean text into a corrupted one, and measure how far the prediction comes back.
+
+    Example: headscope patch "Mary and John met. John saw" "Mary and John met. Mary saw" --token " Mary" --minus " John"
+    """
+    from headscope.scope import load
+
+    by = cast(Any, "head" if at == "z" else "position")
+    with load(model) as scope:
+        found = scope.patching(clean, corrupted, (token, minus), cast(Any, at), by, cast(Any, how))
+    if save is not None:
+        found.plot().save(save)
+    if as_json:
+        ends = {"clean": found.clean, "corrupted": found.corrupted, "estimated": found.estimated}
+        show_json({"at": at, "by": found.by, **ends, "effects": found.ranked_rows()[:count]})
+    else:
+        say(found.listed(count or ROWS))
+
+
+@app.command()
 def generate(
     text: Annotated[str, typer.Argument(help="The prompt.")],
     model: Model = None,
@@ -234,19 +253,19 @@ def generate(
         float | None, typer.Option(help="Keep the most likely tokens that add up to this probability.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed gives the same text.")] = 0,
-    off: Annotated[list[str] | None, typer.Option("--off", help="Ablate this head. Can be repeated.")] = None,
+    head: Annotated[list[str] | None, typer.Option("--head", help="Ablate this head. Can be repeated.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Generate text, optionally with heads ablated.
 
-    Example: headscope generate "Alice was" --temperature 0.7 --off 5.1
+    Example: headscope generate "Alice was" --temperature 0.7 --head 5.1
     """
     from headscope.app import json_output
     from headscope.heads.edits.ablate import ablate as ablate_heads
     from headscope.heads.look.sampling import Sampling
     from headscope.scope import load
 
-    with load(model) as scope, scope.edit(*([ablate_heads(*off)] if off else [])):
+    with load(model) as scope, scope.edit(*([ablate_heads(*head)] if head else [])):
         cuts = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
         made = scope.generate(text, tokens, cuts)
     if as_json:

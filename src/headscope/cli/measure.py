@@ -1,21 +1,26 @@
-"""Commands that measure a model: scan, compare, check; and doctor, which checks the installation."""
+"""Commands that measure a model: importance, scan, compare; and doctor, which checks it and the installation."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from headscope.cli import INTERRUPTED
 from headscope.cli.options import (
+    ROWS,
     AsJson,
     Classes,
+    Corpus,
+    Count,
     Model,
     ModelArgument,
+    Texts,
     app,
     one_model,
+    read_texts,
     say,
     show,
     show_json,
@@ -29,10 +34,7 @@ if TYPE_CHECKING:
 
 @app.command()
 def scan(
-    corpus: Annotated[
-        list[str],
-        typer.Option("--corpus", "-c", help="Text, JSONL or Parquet file, folder, glob, or - for standard input."),
-    ],
+    corpus: Corpus,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The folder for the scan results; an interrupted scan resumes there.")
     ],
@@ -74,7 +76,7 @@ def scan(
 def compare(
     before: Annotated[Path, typer.Argument(help="The folder of one scan.")],
     after: Annotated[Path, typer.Argument(help="The folder of another scan.")],
-    count: Annotated[int, typer.Option("--count", "-n", help="Number of changes to print.")] = 20,
+    count: Count = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare the results of two scans: which heads changed most.
@@ -85,25 +87,59 @@ def compare(
 
     found = compare_censuses(before, after)
     if as_json:
-        show_json(found.table().to_pylist()[:count])
+        show_json({"names": found.names, "changes": found.ranked_rows()[:count]})
     else:
-        show(_comparison_table(found, count))
+        show(_comparison_table(found, count or ROWS))
 
 
 @app.command()
-def check(
-    model: ModelArgument = None,
-    named: Model = None,
+def importance(
+    text: Annotated[list[str] | None, typer.Argument(help="A text to measure on. Can be repeated.")] = None,
+    model: Model = None,
+    texts: Texts = None,
+    how: Annotated[
+        Literal["exact", "gradient"],
+        typer.Option(help="Ablate every head (exact), or estimate all effects from one gradient."),
+    ] = "exact",
+    count: Count = None,
     as_json: AsJson = False,
 ) -> None:
-    """Open a model and print its whole self-check: sites, logits, head contributions, an edit.
+    """Measure how much the loss on some texts changes without each head.
 
-    Example: headscope check gpt2
+    Example: headscope importance "My white horse drank at the river. My white horse drank at the river." -n 5
     """
+    from headscope.scope import load
+
+    with load(model) as scope:
+        found = scope.importance([*(text or ()), *read_texts(texts or [], 16, 1000)], how)
+    show_json({"how": how, "heads": found.ranked_rows()[:count]}) if as_json else say(found.listed(count or ROWS))
+
+
+@app.command()
+def doctor(model: ModelArgument = None, named: Model = None, as_json: AsJson = False) -> None:
+    """Check the installation: versions, devices, backends; or a model: its whole self-check.
+
+    Example: headscope doctor, or headscope doctor gpt2
+    """
+    from headscope.app.doctor import examine
+
+    if one_model(model, named) is not None:
+        _check(one_model(model, named), as_json=as_json)
+        return
+    checks = examine()
+    if as_json:
+        show_json({"checks": [asdict(check) for check in checks]})
+        return
+    for check in checks:
+        say(f"{'ok ' if check.works else 'no '} {check.name:<18} {check.detail}")
+
+
+def _check(model: str | None, *, as_json: bool) -> None:
+    """Open a model and print its self-check: sites, logits, head contributions, an edit."""
     from headscope.app import json_output
     from headscope.scope import load
 
-    with load(one_model(model, named)) as scope:
+    with load(model) as scope:
         if as_json:
             show_json(json_output.model_json(scope))
             return
@@ -112,22 +148,6 @@ def check(
         for note in scope.notes:
             if check is None or note not in check.notes:  # else it was known before the weights were checked
                 say(f"note  {note}")
-
-
-@app.command()
-def doctor(as_json: AsJson = False) -> None:
-    """Check the installation: versions, devices, and which backends work here.
-
-    Example: headscope doctor
-    """
-    from headscope.app.doctor import examine
-
-    checks = examine()
-    if as_json:
-        show_json([asdict(check) for check in checks])
-        return
-    for check in checks:
-        say(f"{'ok ' if check.works else 'no '} {check.name:<18} {check.detail}")
 
 
 def _comparison_table(comparison: Comparison, count: int) -> Table:

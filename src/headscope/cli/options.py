@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import typer
+from typer.core import TyperGroup
 
+from headscope.cli import SCHEMA_VERSION
 from headscope.names import printable
 
-app = typer.Typer(
-    name="headscope",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help: boxes cost a hundred milliseconds of imports
-)
+PLAIN: dict[str, Any] = {
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": None,  # plain help: boxes cost a hundred milliseconds of imports
+}
+GROUPS = {
+    "Look": ("serve", "look", "fetch", "doctor"),
+    "Change": ("ablate", "patch", "generate", "prune"),
+    "Explain": ("why", "trace", "attribution", "circuit", "sources"),
+    "Measure": ("heads", "importance", "scan", "compare"),
+    "Learn": ("learn", "card", "train", "explain"),
+    "Share": ("publish",),
+}
+
+
+class Grouped(TyperGroup):
+    """Commands, listed by what they are for, each with its whole first sentence."""
+
+    groups: ClassVar[Mapping[str, Sequence[str]]] = GROUPS
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for names in self.groups.values() for name in names]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for title, names in self.groups.items():
+            rows = [(name, " ".join((self.commands[name].help or "").split("\n\n")[0].split())) for name in names]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+app = typer.Typer(name="headscope", cls=Grouped, context_settings={"help_option_names": ["-h", "--help"]}, **PLAIN)
 
 MODEL_HELP = "Hugging Face model name, local folder or GGUF file [default: the built-in model]."
 Model = Annotated[str | None, typer.Option("--model", "-m", help=MODEL_HELP)]
@@ -26,7 +53,21 @@ Classes = Annotated[
     typer.Option("--class", help="NAME=REGEX: attention to matching tokens. NAME=A=>B: from tokens A to tokens B."),
 ]
 LARGEST_SEED = 2**32 - 1
-Heads = Annotated[list[str], typer.Option("--head", "-h", help="A head, for example 3.5. Can be repeated.")]
+ROWS = 20  # printed unless --count says otherwise
+Text = Annotated[str, typer.Argument(help="The text.")]
+Texts = Annotated[
+    list[str] | None,
+    typer.Option("--texts", "-t", help="Text, JSONL or Parquet file, folder or glob. Can be repeated."),
+]
+Corpus = Annotated[
+    list[str],
+    typer.Option("--corpus", "-c", help="Text, JSONL or Parquet file, folder, glob, or - for standard input."),
+]
+Through = Literal["q", "k", "v"]
+Count = Annotated[
+    int | None, typer.Option("--count", "-n", min=1, help="Number of rows [default: 20, and all of them with --json].")
+]
+Heads = Annotated[list[str], typer.Option("--head", help="A head, for example 3.5. Can be repeated.")]
 
 
 def one_model(model: str | None, named: str | None) -> str | None:
@@ -67,11 +108,11 @@ def show(what: Any) -> None:
     Console().print(Printable())
 
 
-def show_json(what: Any) -> None:
-    """Print JSON; characters that a terminal would obey are escaped."""
+def show_json(what: dict[str, Any]) -> None:
+    """Print JSON with its ``schema_version``; characters that a terminal would obey are escaped."""
     import json
 
-    written = json.dumps(what, ensure_ascii=False, indent=2)
+    written = json.dumps({"schema_version": SCHEMA_VERSION} | what, ensure_ascii=False, indent=2)
     typer.echo("".join(f"\\u{ord(each):04x}" if printable(each) == "�" != each else each for each in written))
 
 

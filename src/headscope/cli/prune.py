@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headscope.cli.options import AsJson, Model, ModelArgument, app, one_model, read_texts, say, show_json
+from headscope.cli.options import AsJson, Model, ModelArgument, Texts, app, one_model, read_texts, say, show_json
 
 
 @app.command()
@@ -16,13 +16,10 @@ def prune(
     model: ModelArgument = None,
     named: Model = None,
     keep: Annotated[float | None, typer.Option(help="The fraction of heads to keep, for example 0.7.")] = None,
-    heads: Annotated[
-        list[str] | None, typer.Option(help="Remove this head, for example 3.5. Can be repeated, or written 3.5,4.1.")
+    head: Annotated[
+        list[str] | None, typer.Option("--head", help="Remove this head, for example 3.5. Can be repeated.")
     ] = None,
-    texts: Annotated[
-        list[str] | None,
-        typer.Option("--texts", "-t", help="Text, JSONL or Parquet file, folder or glob to measure on."),
-    ] = None,
+    texts: Texts = None,
     even: Annotated[
         bool,
         typer.Option("--even", help="Remove the same number of heads from every layer: opens in plain transformers."),
@@ -44,10 +41,8 @@ def prune(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} exists and is not empty; give a new folder")
     options: dict[str, Any] = {"texts": read_texts(texts or [], 16, 1000), "even": even, "by": by}
-    if heads:
-        options["heads"] = [name for entry in heads for name in entry.replace(",", " ").split()]
     with load(one_model(model, named)) as scope:
-        pruned = scope.prune(keep=keep, **options)
+        pruned = scope.prune(keep=keep, heads=head, **options)
         pruned.save(out)
     if as_json:
         show_json(pruned.to_dict() | {"folder": str(out)})

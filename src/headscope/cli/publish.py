@@ -21,9 +21,9 @@ def publish(
         list[str] | None, typer.Argument(help="Hugging Face model names or folders [default: the built-in model].")
     ] = None,
     census: Annotated[list[Path] | None, typer.Option(help="Scan results to show. Can be repeated.")] = None,
-    look: Annotated[list[str] | None, typer.Option(help="A text to save with the website. Can be repeated.")] = None,
+    text: Annotated[list[str] | None, typer.Option(help="A text to save with the website. Can be repeated.")] = None,
     title: Annotated[str, typer.Option(help="The title of the website.")] = "",
-    text: Annotated[str, typer.Option(help="Your own sentence at the bottom of the page.")] = "",
+    footer: Annotated[str, typer.Option(help="Your own sentence at the bottom of the page.")] = "",
     docs: Annotated[str, typer.Option(help="Address of the documentation to link to.")] = "",
     dtype: Annotated[
         Precision | None,
@@ -46,7 +46,7 @@ def publish(
     from headscope.app.publish.site import PublishOptions, publish
 
     options = PublishOptions(
-        out=out, models=models or (), censuses=census or (), looks=look or (), title=title, text=text,
+        out=out, models=models or (), censuses=census or (), looks=text or (), title=title, text=footer,
         docs=docs, dtype=dtype, i_may=i_may, one_file=one_file,
     )  # fmt: skip
     made = publish(options, lambda line: None if as_json else say(line, err=True))

@@ -66,7 +66,9 @@ class HeadTable:
         """The sites in order, and the number of each of their heads."""
         rows = self._rows()
         names = self._names(rows)
-        if not rows or (name is not None and name not in names):
+        if not rows:
+            raise InputError("nothing was measured here, so there is no matrix and no map")
+        if name is not None and name not in names:
             raise InputError(f"there is nothing called {name!r} here; there are {', '.join(filter(None, names))}")
         chosen = [row for row in rows if not self._by or row[self._by] == (name or names[0])]
         sites = sorted({row["site"] for row in rows}, key=lambda site: [_natural(part) for part in site.split(".")])
@@ -76,16 +78,23 @@ class HeadTable:
                 values[sites.index(row["site"]), row["index"]] = row[self._column]
         return sites, values
 
-    def _lines(self) -> list[str]:
-        """The rows with the largest numbers, as lines."""
+    def ranked_rows(self) -> list[dict[str, Any]]:
+        """The rows that have a number, the largest first."""
         rows = [row for row in self._rows() if row[self._column] is not None and not math.isnan(row[self._column])]
-        ranked = sorted(rows, key=lambda row: -abs(row[self._column]))[:SHOWN]
-        form = "+.3f" if self._signed else ".3f"
-        lines = [f"  {row['head']:<6} {row[self._column]:{form}}  {row.get(self._by, '')}".rstrip() for row in ranked]
-        return lines + ([f"  … {len(rows) - SHOWN} more: .table(), .matrix(), .plot()"] if len(rows) > SHOWN else [])
+        return sorted(rows, key=lambda row: -abs(row[self._column]))
+
+    def listed(self, count: int = SHOWN) -> str:
+        """The ``count`` largest numbers as lines, under what they are."""
+        rows, form = self.ranked_rows(), "+.3f" if self._signed else ".3f"
+        lines = [f"  {self._label(row)} {row[self._column]:{form}}  {row.get(self._by, '')}" for row in rows[:count]]
+        more = [f"  … {len(rows) - count} more: .table(), .matrix(), .plot()"] if len(rows) > count else []
+        return "\n".join((self._title(), *map(str.rstrip, lines), *more))
+
+    def _label(self, row: dict[str, Any]) -> str:
+        return f"{row['head']:<6}"
 
     def __str__(self) -> str:
-        return "\n".join((self._title(), *self._lines()))
+        return self.listed()
 
     def __repr__(self) -> str:
         return str(self)

@@ -38,7 +38,6 @@ from headscope.names import Head
 
 COPIES = 32  # of the corrupted text in one pass
 HARDLY = 0.05  # of the metric: a smaller difference of the two texts makes ratios of rounding
-SHOWN = 10
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,17 +79,15 @@ class Patching(HeadTable):
     def _cells(self) -> list[tuple[int, int]]:
         return [(row, column) for row, column in (~self.effect.isnan()).nonzero().tolist()]
 
-    def __str__(self) -> str:
+    def _title(self) -> str:
         word = "estimated from the gradient" if self.estimated else "measured"
-        lines = [
-            f"Metric: {self.clean:+.3f} on the clean text, {self.corrupted:+.3f} on the corrupted one.",
-            f"Effect of patching {self.at} by {self.by}, {word}: 1 is as clean, 0 as corrupted.",
-        ]
-        for row, column in sorted(self._cells(), key=lambda cell: -abs(float(self.effect[cell])))[:SHOWN]:
-            where = f"{self.layers[row]}.{column}" if self.by == "head" else f"{self.layers[row]}, {column}"
-            label = "" if self.by == "head" else f" {self.columns[column]!r}"
-            lines.append(f"  {where}{label}: {float(self.effect[row, column]):+.3f}")
-        return "\n".join(lines)
+        return (
+            f"Metric: {self.clean:+.3f} on the clean text, {self.corrupted:+.3f} on the corrupted one.\n"
+            f"Effect of patching {self.at} by {self.by}, {word}: 1 is as clean, 0 as corrupted."
+        )
+
+    def _label(self, row: dict[str, Any]) -> str:
+        return super()._label(row) if self.by == "head" else f"{row['layer']}, {row['position']} {row['label']!r}"
 
 
 @own_precision()

@@ -54,6 +54,10 @@ class Comparison(HeadTable):
         names = ("question", "before", "after", "difference", "low", "high", "clear")
         return [{**of_head(each.head), **{name: getattr(each, name) for name in names}} for each in self.changes]
 
+    def ranked_rows(self) -> list[dict[str, Any]]:
+        """All rows: scores before traits, the largest change first."""
+        return self._rows()
+
     def _title(self) -> str:
         clear = sum(change.clear for change in self.changes if change.question not in TRAITS)
         return f"{self.names[0]} → {self.names[1]}: {clear} clear changes among {len(self.changes)} rows"

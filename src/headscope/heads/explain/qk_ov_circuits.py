@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from jaxtyping import Float
@@ -19,15 +19,22 @@ from headscope.models.modes import own_precision
 from headscope.models.recording import OpenModel
 from headscope.names import Head, HeadName, Site
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 Through = Literal["q", "k", "v"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FactoredMatrix:
     """A large matrix of low rank, kept as ``left @ right``."""
 
     left: Float[Tensor, "rows rank"]
     right: Float[Tensor, "rank columns"]
+
+    def __repr__(self) -> str:
+        rows, rank = self.left.shape
+        return f"FactoredMatrix({rows} × {self.right.shape[1]} of rank {rank}, norm {self.norm():.2f})"
 
     @own_precision()
     def dense(self) -> Float[Tensor, "rows columns"]:
@@ -82,7 +89,7 @@ def composition(model: OpenModel, writer: HeadName, reader: HeadName, through: T
     return written.then(read).norm() / max(written.norm() * read.norm(), 1e-30)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Compositions:
     """Composition scores of all pairs of heads; 0 where what the writer writes does not reach the reader's input."""
 
@@ -98,6 +105,21 @@ class Compositions:
             writer, reader = divmod(index, len(self.heads))
             found += [(self.heads[writer], self.heads[reader], score)] if score > 0 else []
         return found
+
+    def table(self) -> pa.Table:
+        """An Arrow table of all pairs that compose, the strongest first."""
+        import pyarrow as pa
+
+        pairs = self.strongest(self.scores.numel())
+        return pa.Table.from_pylist([{"writer": str(w), "reader": str(r), "score": score} for w, r, score in pairs])
+
+    def listed(self, count: int = 10) -> str:
+        """The ``count`` strongest pairs as lines."""
+        pairs = (f"  {w!s:<5} → {r!s:<5} {score:.3f}" for w, r, score in self.strongest(count))
+        return "\n".join((f"Composition: what the {self.through} of a later head reads of an earlier one", *pairs))
+
+    def __repr__(self) -> str:
+        return self.listed()
 
 
 def compositions(model: OpenModel, through: Through) -> Compositions:

@@ -79,8 +79,9 @@ class LogitAttribution(HeadTable):
     def _title(self) -> str:
         return "Contributions of heads to the logit"
 
-    def __str__(self) -> str:
-        return f"Logit {self.total:+.2f}: {self.rest:+.2f} from everything but heads\n{super().__str__()}"
+    def listed(self, count: int = 10) -> str:
+        """The ``count`` largest contributions as lines, under the logit."""
+        return f"Logit {self.total:+.2f}: {self.rest:+.2f} from everything but heads\n{super().listed(count)}"
 
     def ranked(self) -> list[tuple[Head, float]]:
         """Heads by the absolute size of their share, largest first."""

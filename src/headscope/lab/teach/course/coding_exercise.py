@@ -50,7 +50,7 @@ class CheckedGap:
 def write_exercise(path: Path) -> None:
     """Write the file with its gaps; a file that is there stays."""
     if path.exists():
-        raise InputError(f"{path.name} is there already; check it with headscope exercise {path.name}")
+        raise InputError(f"{path.name} is there already; check it with headscope learn exercise {path.name}")
     write_atomic(path, TEMPLATE.read_bytes())
 
 
@@ -98,7 +98,7 @@ def _checked(gap: _Gap, names: Mapping[str, Any]) -> CheckedGap:
     function = names.get(gap.name)
     if not callable(function):
         return CheckedGap(
-            gap.name, "wrong", f"The file has no function {gap.name}; headscope exercise writes a new one."
+            gap.name, "wrong", f"The file has no function {gap.name}; headscope learn exercise writes a new one."
         )
     try:
         made = function(*_copies(gap.given))
