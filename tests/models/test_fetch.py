@@ -124,6 +124,6 @@ def test_list_names_every_model_its_size_and_licence() -> None:
     shown = run("fetch", "--list")
     assert "smollm2: a language model" in shown
     assert all(f"{known.megabytes:,} MB, {known.licence}" in " ".join(shown.split()) for known in KNOWN.values())
-    assert not any(entry["here"] for entry in json.loads(run("fetch", "--list", "--json")))
+    assert not any(entry["here"] for entry in json.loads(run("fetch", "--list", "--json"))["models"])
     with pytest.raises(InputError, match="gpt-2 is not a model that headscope knows by name; it knows smollm2"):
         run("fetch", "gpt-2")

@@ -121,7 +121,7 @@ def test_the_command_compares_an_old_census_with_a_new_one(tmp_path: Path) -> No
     printed = CliRunner().invoke(app, ["compare", str(OLD), str(tmp_path / "new"), "-n", "99", "--json"])
     assert printed.exit_code == 0, printed.output
     old, new = Census.load(OLD), Census.load(tmp_path / "new")
-    changes = json.loads(printed.output)
+    changes = json.loads(printed.output)["changes"]
     assert len(changes) == len(old.rows) == len(new.rows)
     for change in changes:
         assert change["before"] == old.row(change["head"], change["question"]).mean
