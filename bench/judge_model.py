@@ -148,7 +148,7 @@ def seconds(folder: Path, times: int) -> dict[str, float]:
 
 def sizes(folder: Path) -> dict[str, int]:
     """Bytes of what ships: weights, tokenizer, film, and all of them."""
-    names = {"weights": "model-*.safetensors", "tokenizer": "tokenizer*.json", "film": "film.safetensors"}
+    names = {"weights": "model*.safetensors", "tokenizer": "tokenizer*.json", "film": "film.safetensors"}
     found = {name: sum(file.stat().st_size for file in folder.glob(pattern)) for name, pattern in names.items()}
     return found | {"all": sum(found.values())}
 
@@ -157,8 +157,11 @@ def samples(model: GPT, folder: Path) -> list[str]:
     tokenizer = load_tokenizer(folder / "tokenizer.json")
     found = []
     for seed, prompt in enumerate(PROMPTS):
-        new = model.generate(torch.tensor(tokenizer.encode(prompt).ids), 80, temperature=0.7, seed=seed)
-        found.append(prompt + tokenizer.decode(list(new)))
+        ids, generator = torch.tensor(tokenizer.encode(prompt).ids), torch.Generator().manual_seed(seed)
+        for _ in range(80):
+            chances = torch.softmax(model(ids[None])[0, -1] / 0.7, dim=-1)
+            ids = torch.cat((ids, torch.multinomial(chances, 1, generator=generator)))
+        found.append(tokenizer.decode(ids.tolist()))
     return found
 
 

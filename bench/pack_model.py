@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -30,9 +29,10 @@ from headscope.models.weight_hash import weight_hash
 from headscope.scope import EMBEDDED, load
 
 ROOT = Path(__file__).resolve().parents[1]
-COPIED = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "film.safetensors")
-INDEX = "model.safetensors.index.json"
-HASHED = re.compile(r"(model-\d+-of-\d+)-[0-9a-f]{8}(\.safetensors)")
+COPIED = (
+    *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"),
+    *("model.safetensors", "film.safetensors"),
+)
 REGENERATED = (  # what is made from the embedded model, and the command that makes it
     ("bench/results/heads/embedded.json", "bench/heads.py", "--name", "embedded"),
     ("src/headscope/models/embedded/census.zip", "-m", "bench.census"),
@@ -43,7 +43,7 @@ REGENERATED = (  # what is made from the embedded model, and the command that ma
 
 def check(run: Path, *, anyway: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """The judgement and the mixture of a run; refuse one that is incomplete or misses a goal."""
-    wanted = [run / "judged.json", run / "mixture.json", *(run / "model" / name for name in (*COPIED, INDEX))]
+    wanted = [run / "judged.json", run / "mixture.json", *(run / "model" / name for name in COPIED)]
     lacking = [str(file) for file in wanted if not file.is_file()]
     if lacking:
         raise InputError(f"{run} lacks {', '.join(lacking)}; train and judge it first")
@@ -55,17 +55,11 @@ def check(run: Path, *, anyway: bool) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def place(model: Path, target: Path) -> None:
-    """Copy a trained folder's files; weight files lose the hash in their names."""
-    index = json.loads((model / INDEX).read_text(encoding="utf-8"))
-    plain = {name: HASHED.sub(r"\1\2", name) for name in set(index["weight_map"].values())}
-    for old in target.glob("model-*.safetensors"):
+    """Copy a trained folder's files over another's."""
+    for old in target.glob("model*.safetensors*"):
         old.unlink()
-    for name, short in plain.items():
-        shutil.copyfile(model / name, target / short)
     for name in COPIED:
         shutil.copyfile(model / name, target / name)
-    index["weight_map"] = {key: plain[name] for key, name in index["weight_map"].items()}
-    write_atomic(target / INDEX, (json.dumps(index, indent=2) + "\n").encode())
 
 
 def write_report(judged: dict[str, Any], target: Path) -> None:

@@ -11,9 +11,8 @@ import torch
 
 from headscope.errors import InputError
 from headscope.heads.film import Film
-from headscope.lab.train import training
 from headscope.lab.train.text_files import TextFile
-from headscope.lab.train.training import TrainingOptions, TrainingProgress, TrainingRun, prepare, train
+from headscope.lab.train.training import TrainingOptions, TrainingRun, prepare, train
 from tests.killing import in_a_fork
 
 STEPS = 24
@@ -69,23 +68,6 @@ def test_a_run_killed_at_a_step_of_the_film_ends_with_the_same_bytes(
     assert resumed.finished
     assert contents(resumed.folder) == contents(whole)
     assert Film.load(whole / "film.safetensors").series("step") == list(range(STEPS + 1))
-    assert (tmp_path / "model/README.md").read_text(encoding="utf-8").endswith(training.SAME + "\n")
-
-
-def test_a_run_resumed_on_another_machine_says_so_in_its_card(text: TextFile, tmp_path: Path) -> None:
-    def stop(progress: TrainingProgress) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train([text], tmp_path, replace(TINY, checkpoint_seconds=0.0), stop)
-    run = TrainingRun(prepare([text], TINY, tmp_path), tmp_path, TINY)
-    run.machines[0]["torch"] = "2.0"
-    run.save()
-    resumed = train([text], tmp_path, TINY)
-    said = (resumed.folder / "README.md").read_text(encoding="utf-8")
-    assert said.endswith(training.MOVED + "\n")
-    assert f"from step {run.step}: cpu" in said
-    assert "PyTorch 2.0, " in said
 
 
 def test_a_run_whose_film_is_gone_is_not_resumed_with_half_of_one(text: TextFile, tmp_path: Path) -> None:

@@ -28,7 +28,6 @@ from headscope.files import PART
 from headscope.heads.film import Film
 from headscope.heads.roles.report import Report
 from headscope.lab.train import checkpoint
-from headscope.lab.train import llama_folder as folders
 from headscope.lab.train.gpt import GPT, GPTConfig
 from headscope.lab.train.llama_folder import load_folder, save_folder
 from headscope.lab.train.tokenizer import load_tokenizer, train_tokenizer
@@ -112,7 +111,6 @@ class Models(Writer):
 
     def __init__(self) -> None:
         config = GPTConfig(vocabulary=300, d_model=128, n_layers=4, n_heads=4, context=32)
-        folders.SHARD_BYTES = 500_000
         self.models = [GPT(config), GPT(config)]
         for version, model in enumerate(self.models):
             for weight in model.parameters():

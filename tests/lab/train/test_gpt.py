@@ -63,15 +63,6 @@ def test_a_model_that_is_not_plain_llama_is_refused() -> None:
         gpt_config(config | {"head_dim": 16})
 
 
-def test_generating_with_the_cache_is_generating_without_it() -> None:
-    model, prompt = loud(), torch.tensor([0, 5, 7])
-    cached = list(model.generate(prompt, 12, temperature=0.0))
-    tokens = prompt
-    for _ in range(12):
-        tokens = torch.cat((tokens, model(tokens[None])[0, -1].argmax().view(1)))
-    assert cached == tokens[3:].tolist()
-
-
 def test_loss_is_the_cross_entropy_of_each_next_token() -> None:
     model, rows = loud(), torch.randint(0, 300, (2, 9))
     chances = torch.log_softmax(model(rows[:, :-1]), dim=-1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,11 @@ MOMENTS = ("exp_avg", "exp_avg_sq", "momentum_buffer")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a run: its step, its recipe, all tensors needed to resume, and the machines it ran on."""
+    """The state of a run: its step, its recipe, and all tensors needed to resume."""
 
     step: int
     recipe: dict[str, Any]
     tensors: dict[str, Tensor]
-    machines: list[dict[str, Any]] = field(default_factory=list)
 
 
 def capture(model: nn.Module, *optimizers: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -68,7 +67,6 @@ def _owner(weight: Tensor, optimizers: Sequence[torch.optim.Optimizer]) -> torch
 def write(file: Path, checkpoint: Checkpoint) -> None:
     """Replace the checkpoint; the old one stays if writing fails."""
     about = {"step": str(checkpoint.step), "recipe": json.dumps(checkpoint.recipe, sort_keys=True)}
-    about["machines"] = json.dumps(checkpoint.machines)
     write_atomic(file, save(checkpoint.tensors, metadata=about))
 
 
@@ -77,7 +75,6 @@ def read(file: Path) -> Checkpoint:
         with safe_open(file, framework="pt") as stored:
             about = stored.metadata() or {}
             tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 — not a dict
-        machines = json.loads(about.get("machines", "[]"))
-        return Checkpoint(int(about["step"]), json.loads(about["recipe"]), tensors, machines)
+        return Checkpoint(int(about["step"]), json.loads(about["recipe"]), tensors)
     except (SafetensorError, KeyError, TypeError, ValueError) as problem:
         raise InputError(f"{file} is not a checkpoint of a training run: {problem}; give another --out") from problem

@@ -5,7 +5,6 @@ It is the Llama architecture, so its weights convert to transformers' layout by 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -14,9 +13,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headscope.attention.masks import causal
-from headscope.attention.module import KVCache, LayerKVCache, MultiHeadAttention
+from headscope.attention.module import MultiHeadAttention
 from headscope.attention.rope import Rope
-from headscope.errors import InputError, ShapeError
+from headscope.errors import ShapeError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,10 +82,8 @@ class _Block(nn.Module):
         self.mlp_norm = nn.RMSNorm(config.d_model, eps=config.norm_eps)
         self.mlp = _GatedMLP(config.d_model, config.mlp_width)
 
-    def forward(
-        self, x: Float[Tensor, "batch token d_model"], cache: LayerKVCache | None = None
-    ) -> Float[Tensor, "batch token d_model"]:
-        x = x + self.attention(self.attention_norm(x), mask=causal(), cache=cache)
+    def forward(self, x: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch token d_model"]:
+        x = x + self.attention(self.attention_norm(x), mask=causal())
         return x + self.mlp(self.mlp_norm(x))  # type: ignore[no-any-return]
 
 
@@ -113,14 +110,10 @@ class GPT(nn.Module):
             std = 0.02 / (2 * self.config.n_layers) ** 0.5 if residual else 0.02
             weight.copy_(torch.randn(weight.shape, generator=generator) * std)
 
-    def forward(
-        self, tokens: Int[Tensor, "batch token"], cache: KVCache | None = None
-    ) -> Float[Tensor, "batch token vocabulary"]:
+    def forward(self, tokens: Int[Tensor, "batch token"]) -> Float[Tensor, "batch token vocabulary"]:
         x = self.embedding(tokens)
-        for layer, block in enumerate(self.blocks):
-            x = block(x, None if cache is None else cache[layer])
-        if cache is not None:
-            cache.advance(tokens.shape[1])
+        for block in self.blocks:
+            x = block(x)
         return F.linear(self.norm(x), self.embedding.weight)
 
     def loss(self, rows: Int[Tensor, "batch tokens"]) -> Float[Tensor, "batch tokens-1"]:
@@ -131,27 +124,3 @@ class GPT(nn.Module):
 
     def n_parameters(self) -> int:
         return sum(weight.numel() for weight in self.parameters())
-
-    def new_cache(self, batch: int, capacity: int) -> KVCache:
-        first = self.blocks[0]
-        assert isinstance(first, _Block)
-        return KVCache(first.attention, n_layers=len(self.blocks), batch=batch, capacity=capacity)
-
-    @torch.no_grad()
-    def generate(
-        self, prompt: Int[Tensor, " token"], n_new: int, *, temperature: float = 0.7, seed: int = 0
-    ) -> Iterator[int]:
-        """Sample new tokens one at a time; ``temperature=0`` takes the most likely."""
-        if not len(prompt):
-            raise InputError("the prompt is empty; give at least the start token")
-        generator = torch.Generator(device=prompt.device).manual_seed(seed)
-        cache = self.new_cache(1, len(prompt) + n_new)
-        tokens = prompt[None]
-        for _ in range(n_new):
-            logits = self(tokens, cache)[0, -1].float()
-            if temperature == 0:
-                tokens = logits.argmax().view(1, 1)
-            else:
-                chances = torch.softmax(logits / temperature, dim=-1)
-                tokens = torch.multinomial(chances, 1, generator=generator).view(1, 1)
-            yield int(tokens)

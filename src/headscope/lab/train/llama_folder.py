@@ -1,8 +1,7 @@
-"""Save a GPT as a Llama folder for transformers (config.json, safetensors shards, tokenizer), and load it."""
+"""Save a GPT as a Llama folder for transformers (config.json, safetensors, tokenizer), and load it."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from headscope.files import write_atomic
 from headscope.lab.train.gpt import GPT, GPTConfig
 from headscope.lab.train.tokenizer import START_ID, save_tokenizer
 
-SHARD_BYTES = 15_000_000
 OURS_TO_LLAMA = (
     ("embedding.", "model.embed_tokens."),
     ("blocks.", "model.layers."),
@@ -95,58 +93,26 @@ def gpt_config(llama: dict[str, Any]) -> GPTConfig:
 
 
 def save_folder(model: GPT, tokenizer: Tokenizer, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
-    """Write what ``AutoModelForCausalLM.from_pretrained(folder)`` needs, in place of an earlier save.
-
-    Weight files are named by their hash and the index is written last, so that it never mixes two saves.
-    """
+    """Write what ``AutoModelForCausalLM.from_pretrained(folder)`` needs, in place of an earlier save."""
     folder.mkdir(parents=True, exist_ok=True)
     _write_json(folder / "config.json", llama_config(model.config, dtype))
     generation = {"bos_token_id": START_ID, "eos_token_id": START_ID, "do_sample": True, "temperature": 0.7}
     _write_json(folder / "generation_config.json", generation)
     save_tokenizer(tokenizer, folder, LONGER_CONTEXT * model.config.context)
     weights = {_to_llama(name): weight.detach().to("cpu", dtype) for name, weight in model.named_parameters()}
-    shards = _shards(weights)
-    index: dict[str, Any] = {"metadata": {"total_size": sum(map(_size, weights.values()))}, "weight_map": {}}
-    for number, shard in enumerate(shards, start=1):
-        data = save({key: weights[key].contiguous() for key in shard}, metadata={"format": "pt"})
-        digest = hashlib.sha256(data).hexdigest()[:8]
-        name = f"model-{number:05d}-of-{len(shards):05d}-{digest}.safetensors"
-        write_atomic(folder / name, data)
-        index["weight_map"] |= dict.fromkeys(shard, name)
-    _write_json(folder / "model.safetensors.index.json", index)
-    for old in {*folder.glob("model-*.safetensors*")} - {folder / name for name in index["weight_map"].values()}:
-        old.unlink()
+    data = save({key: weight.contiguous() for key, weight in weights.items()}, metadata={"format": "pt"})
+    write_atomic(folder / "model.safetensors", data)
 
 
 def load_folder(folder: Path) -> GPT:
     """Load a GPT in float32 from a Llama folder."""
     config = gpt_config(json.loads((folder / "config.json").read_text(encoding="utf-8")))
-    index = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
     weights: dict[str, Tensor] = {}
-    for name in sorted(set(index["weight_map"].values())):
-        weights |= {_from_llama(key): value.float() for key, value in load_file(folder / name).items()}
+    for file in sorted(folder.glob("model*.safetensors")):
+        weights |= {_from_llama(key): value.float() for key, value in load_file(file).items()}
     model = GPT(config)
     model.load_state_dict(weights)
     return model.eval()
-
-
-def _shards(weights: dict[str, Tensor]) -> list[list[str]]:
-    """Divide the names, in order, into shards of about equal size, within the limit unless one weight exceeds it."""
-    total = sum(map(_size, weights.values()))
-    target = total / -(-total // SHARD_BYTES)
-    shards: list[list[str]] = [[]]
-    filled = held = 0
-    for name, weight in weights.items():
-        if held and (filled >= target * len(shards) or held + _size(weight) > SHARD_BYTES):
-            shards.append([])
-            held = 0
-        shards[-1].append(name)
-        filled, held = filled + _size(weight), held + _size(weight)
-    return shards
-
-
-def _size(weight: Tensor) -> int:
-    return weight.numel() * weight.element_size()
 
 
 def _write_json(file: Path, content: dict[str, Any]) -> None:

@@ -2,9 +2,9 @@
 
     train([TextFile(Path("book.txt"))], Path("runs/book"), TrainingOptions(d_model=128, n_heads=4))
 
-A run that was killed or stopped resumes from its last checkpoint when called again with the same arguments, and ends
-with the same bytes of weights and film; where that cannot hold, the model's card (README.md) says why. On a GPU it
-computes in bfloat16 through torch.compile; on a CPU in float32.
+A run that was killed or stopped resumes from its last checkpoint when called again with the same arguments. On a CPU,
+in float32, it ends with the same bytes of weights and film if machine, threads and PyTorch are the same; on a GPU, in
+bfloat16 through torch.compile, the last digits vary.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.files import sole_writer, write_atomic
+from headscope.files import sole_writer
 from headscope.heads.film import Film, TrainingRecorder, film_steps
 from headscope.heads.roles.probes.repeat_probe import RepeatProbe
 from headscope.lab.train import checkpoint as checkpoints
@@ -95,7 +95,6 @@ class TrainingRun:
         self.recipe = recipe(options, data)
         self.step = 0
         self.loss = torch.full((), float("nan"))  # of the last step
-        self.machines = [{"step": 0} | machine(self.device)]
         self.file, self.folder = out / "checkpoint.safetensors", out / "model"
         if self.file.exists():
             self._resume()
@@ -129,9 +128,8 @@ class TrainingRun:
         self._check_finite()
         save_folder(self.model, self.data.tokenizer, self.folder)
         self.recorder.film.save(self.folder / "film.safetensors")
-        write_atomic(self.folder / "README.md", card(self.step, self.options.total_steps, self.machines).encode())
         tensors = checkpoints.capture(self.model, *self.optimizers) | {"loss": self.loss.cpu()}
-        checkpoints.write(self.file, checkpoints.Checkpoint(self.step, self.recipe, tensors, self.machines))
+        checkpoints.write(self.file, checkpoints.Checkpoint(self.step, self.recipe, tensors))
 
     def _advance(self, forward: Callable[[Tensor], Tensor]) -> Float[Tensor, ""]:
         """Take one optimizer step."""
@@ -176,10 +174,6 @@ class TrainingRun:
                 )
         checkpoints.restore(found, self.model, *self.optimizers)
         self.step, self.loss = found.step, found.tensors.get("loss", self.loss)
-        here = self.machines[0]
-        last = found.machines[-1] if found.machines else here | {"step": 0}
-        moved = last | {"step": 0} != here
-        self.machines = [*(found.machines or [last]), *([here | {"step": self.step}] if moved else [])]
         self._resume_film()
 
     def _resume_film(self) -> None:
@@ -247,35 +241,3 @@ def _device(name: str) -> torch.device:
         return torch.zeros(0, device=name).device
     except (RuntimeError, AssertionError) as problem:
         raise InputError(f"there is no device {name!r} here ({problem}); use auto, or cpu") from problem
-
-
-SAME = "Killed and resumed, this run ends with the same bytes of weights and film as a run that was never interrupted."
-ON_GPU = (
-    "Not the same bytes: a GPU adds gradients in an order that varies, so the last digits of weights and film differ "
-    "from run to run, resumed or not."
-)
-MOVED = (
-    "Not the same bytes: the run was resumed where numbers are added in another order. Weights and film differ in "
-    "their last digits from a run on one machine."
-)
-
-
-def machine(device: torch.device) -> dict[str, Any]:
-    """What decides the order in which numbers are added: the device, threads and the version of PyTorch."""
-    threads = torch.get_num_threads() if device.type == "cpu" else None
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else torch.backends.cpu.get_cpu_capability()
-    return {"device": device.type, "name": name, "threads": threads, "torch": torch.__version__}
-
-
-def card(step: int, total: int, machines: Sequence[dict[str, Any]]) -> str:
-    """The card in Markdown; each machine has the ``step`` from which the run was on it."""
-    if any(each["device"] != "cpu" for each in machines):
-        same = ON_GPU
-    else:
-        same = SAME if len(machines) == 1 else MOVED
-    lines = [
-        f"- from step {each['step']}: {each['device']} ({each['name']}), PyTorch {each['torch']}"
-        + (f", threads: {each['threads']}" if each["threads"] else "")
-        for each in machines
-    ]
-    return "\n".join([f"# A model trained by headscope: step {step} of {total}", "", *lines, "", same, ""])
