@@ -7,11 +7,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.lab.by_hand import HandSizes, by_hand
 
 from headscope.app.model_registry import KEPT_MADE, KEPT_OF_ONE, KEPT_OPENED, ModelRegistry
 from headscope.app.pages.microscope import Session
 from headscope.errors import InputError
-from headscope.lab.teach.by_hand import HandSizes, by_hand
 from headscope.models.native import NativeModel
 from headscope.scope import Scope
 

@@ -15,9 +15,9 @@ from headscope.attention.masks import full
 from headscope.heads.roles.probes import grammar as probe_grammar
 from headscope.heads.roles.probes import text_probes
 from headscope.heads.roles.probes.token_probes import SEQUENCES
-from headscope.lab.teach.by_hand import HandModel, HandSizes, read, write_token
 from headscope.lab.teach.tiny_transformer import TinyBlock, TinyConfig, TinyTransformer
 from headscope.models.native import NativeModel
+from tests.lab.by_hand import HandModel, HandSizes, read, write_token
 
 PLACES = 96
 

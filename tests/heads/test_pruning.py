@@ -16,10 +16,10 @@ import torch
 import headscope
 from headscope.errors import HeadNameError, InputError, ModelError
 from headscope.heads.pruning import Pruned
-from headscope.lab.teach.by_hand import by_hand
 from headscope.names import Head
 from headscope.scope import Scope
 from tests.heads.conftest import small_gpt2, small_llama
+from tests.lab.by_hand import by_hand
 from tests.models import tiny
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from tests.lab.by_hand import by_hand
 from tests.models import tiny
 
 from headscope.attention.observer import Call, plain
 from headscope.errors import HeadNameError, ModelError
-from headscope.lab.teach.by_hand import by_hand
 from headscope.models.loading import open_model
 
 INPUTS = {"input_ids": torch.tensor([[5, 6, 7, 8, 5]])}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.heads.explain.families import FAMILIES, ROPE
+from tests.lab import by_hand
 from tests.models import tiny
 from transformers import PreTrainedModel
 
@@ -20,7 +21,6 @@ from headscope.heads.explain.circuit import Circuit
 from headscope.heads.explain.edge_attribution import score_edges, score_within
 from headscope.heads.explain.edge_patching import PatchedModel, all_edges, record, run_circuit
 from headscope.heads.explain.pass_state import Edge, Reader
-from headscope.lab.teach import by_hand
 from headscope.models.native import NativeModel
 from headscope.scope import Scope
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.heads.explain.families import FAMILIES, inputs_of
+from tests.lab import by_hand
 
 import headscope
 from headscope.errors import InputError
 from headscope.heads.explain.trace import Step, TracedPrediction
-from headscope.lab.teach import by_hand
 from headscope.models.native import NativeModel
 from headscope.scope import Scope
 

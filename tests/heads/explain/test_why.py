@@ -8,6 +8,7 @@ import pytest
 import torch
 from tests.heads.conftest import counting_forwards
 from tests.heads.explain.families import FAMILIES, IDS, inputs_of
+from tests.lab import by_hand
 from tests.models import tiny
 from transformers import DiffLlamaConfig, DiffLlamaForCausalLM
 
@@ -16,7 +17,6 @@ from headscope.errors import InputError, ModelError
 from headscope.heads.explain import score_split
 from headscope.heads.explain import why as why_module
 from headscope.heads.look.look import Look
-from headscope.lab.teach import by_hand
 from headscope.models.native import NativeModel
 from headscope.scope import Scope
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 from tests.heads.controls import CONTROLS, opened, random_model
 from tests.heads.dense import dense_scores
+from tests.lab.by_hand import by_hand
 
 from headscope.heads.roles.battery import BATTERY
 from headscope.heads.roles.report import Report
 from headscope.heads.roles.run import RoleOptions, run_battery, shuffled_weights
 from headscope.heads.roles.traits import MEANING
-from headscope.lab.teach.by_hand import by_hand
 from headscope.models.native import NativeModel
 
 QUICK = RoleOptions(inputs=16, controls=0, ablate=0, roles=("previous token", "induction", "copying"))

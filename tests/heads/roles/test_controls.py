@@ -6,14 +6,14 @@ import pytest
 import torch
 import transformers
 from tests.heads.controls import CONTROLS, opened, random_model
+from tests.lab.by_hand import ROLES as BY_HAND
+from tests.lab.by_hand import by_hand
 
 from headscope.heads.roles.battery import ROLES
 from headscope.heads.roles.probes.vocabulary import Vocabulary
 from headscope.heads.roles.report import Report
 from headscope.heads.roles.run import RoleOptions, run_battery, shuffled_weights
 from headscope.heads.roles.trials import make_probes, measure_roles, score_effects
-from headscope.lab.teach.by_hand import ROLES as BY_HAND
-from headscope.lab.teach.by_hand import by_hand
 from headscope.models.loading import open_model
 from headscope.models.native import NativeModel
 

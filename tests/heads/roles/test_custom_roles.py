@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 from tests.heads.controls import SIZES, WORDS, opened
+from tests.lab.by_hand import HandSizes, by_hand
 
 from headscope.attention.questions import Question
 from headscope.errors import InputError
@@ -16,7 +17,6 @@ from headscope.heads.roles.probes import grammar
 from headscope.heads.roles.probes.probe import Batch
 from headscope.heads.roles.probes.vocabulary import UntestableError, Vocabulary
 from headscope.heads.roles.run import RoleOptions, run_battery
-from headscope.lab.teach.by_hand import HandSizes, by_hand
 from headscope.models.native import NativeModel
 from headscope.models.protocol import Token
 

@@ -7,13 +7,13 @@ import dataclasses
 import pytest
 import torch
 from tests.heads.controls import negation, opened
+from tests.lab.by_hand import by_hand
 
 from headscope.heads.questions.label_rules import LabelRule, token_class
 from headscope.heads.roles.battery import BATTERY
 from headscope.heads.roles.custom_roles import own_role
 from headscope.heads.roles.published_claims import CLAIMS, check_claims, claims_about
 from headscope.heads.roles.run import RoleOptions, run_battery
-from headscope.lab.teach.by_hand import by_hand
 from headscope.models.native import NativeModel
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from tests.heads.controls import SIZES, opened
 from tests.heads.dense import dense_scores
+from tests.lab.by_hand import by_hand
 
 from headscope.attention.progress import progress_callback
 from headscope.heads.bootstrap import bootstrap
@@ -17,7 +18,6 @@ from headscope.heads.roles.report import Report
 from headscope.heads.roles.run import RoleOptions, run_battery
 from headscope.heads.roles.significance import holm, signed_ranks
 from headscope.heads.roles.trials import make_probes, measure_roles
-from headscope.lab.teach.by_hand import by_hand
 from headscope.models.native import NativeModel
 from headscope.models.weight_hash import weight_hash
 from headscope.names import Head

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.heads.controls import SIZES, opened
+from tests.lab.by_hand import by_hand
 
 from headscope.heads.roles.battery import BATTERY, Role
 from headscope.heads.roles.measures import Measurement, ProbeResults
@@ -24,7 +25,6 @@ from headscope.heads.roles.trials import (
     _score,
     measure_roles,
 )
-from headscope.lab.teach.by_hand import by_hand
 from headscope.names import Head
 from headscope.scope import Scope
 

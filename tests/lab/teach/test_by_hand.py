@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.lab.by_hand import ROLES, SHARPNESS, HandModel, HandSizes, by_hand
 from torch import Tensor
 
 import headscope
@@ -12,7 +13,6 @@ from headscope.attention.observer import Call, observing, plain
 from headscope.errors import InputError
 from headscope.heads.questions.head_scores import head_scores
 from headscope.heads.roles.probes.repeat_probe import RepeatProbe
-from headscope.lab.teach.by_hand import ROLES, SHARPNESS, HandModel, HandSizes, by_hand
 
 PROBE = RepeatProbe(vocabulary=32, length=30, rows=8)
 QUESTION = {

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
+from tests.lab.by_hand import HandSizes, by_hand
 from tests.models import tiny
 from torch import Tensor
 from torch.testing import assert_close
 
 from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
-from headscope.lab.teach.by_hand import HandSizes, by_hand
 from headscope.models.decoding import Decoder, generation_inputs
 from headscope.models.loading import open_model
 from headscope.models.native import NativeModel

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from tests.lab.by_hand import by_hand
 from tests.models import tiny
 from tests.models.any_torch.modules import Attention
 from torch import nn
 
 import headscope
 from headscope.errors import ModelError
-from headscope.lab.teach.by_hand import by_hand
 
 IDS = torch.tensor([5, 6, 7, 8, 5])
 

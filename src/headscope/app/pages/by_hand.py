@@ -6,18 +6,25 @@ from pydantic import Field
 
 from headscope.app.pages.four_heads import MadeModels, OpenedModel
 from headscope.app.pages.schema import Request, Response
-from headscope.lab.teach.by_hand import ROLES, HandSizes, by_hand
-from headscope.lab.teach.crafted_heads import word_tokenizer
+from headscope.errors import InputError
+from headscope.lab.compile import CompileOptions, Program, compile_program
+from headscope.lab.compile.programs import SELECTORS
 
-HAND_WORDS = (
-    *(",", ".", "red", "blue", "green", "cat", "dog", "bird", "horse", "tree", "road", "river", "house", "door"),
-    *("lamp", "stone", "saw", "met", "left", "found", "followed", "and", "then", "but", "or", "the", "a", "old"),
-    *("small", "it", "was"),
-)
-"""The vocabulary of the models by hand: two separators, then words. Anything else is one unknown word."""
+HAND = {
+    "previous token": ("previous token", "Every token reads the one before it."),
+    "itself": ("itself", "Every token reads itself."),
+    "first token": ("first token", "Every token reads the first one: what a sink does."),
+    "separators": ("punctuation", "Every token reads the separators before it, or the first token."),
+    "duplicate token": ("copies", "Every token reads earlier copies of itself, or the first token."),
+    "induction": (
+        "after a copy",
+        'Two layers: the first notes at each token which one stood before it; the second asks "who stood after me?".',
+    ),
+}
+"""Models by name: the rule that their head is compiled from, and what it does in words."""
 
-HAND_TEXTS = {"separators": "red cat , blue dog . green bird , old horse"}
-HAND_TEXT = "red cat blue dog , green bird red cat blue dog , green bird"
+TEXT = " Anna sees the cold river, Boris brings bread. Anna sees the cold river, Boris sleeps."
+PLAIN = CompileOptions(decoys=0, rotate=False, noise=0.0)
 
 
 class HandRole(Response):
@@ -35,14 +42,15 @@ class HandRequest(Request):
 
 
 def hand_roles() -> list[HandRole]:
-    """Every model by hand, with the first line of its docstring."""
-    says = {role: (make.__doc__ or "").strip().split("\n")[0] for role, make in ROLES.items()}
-    return [HandRole(role=role, says=says[role], layers=1 + (role == "induction")) for role in ROLES]
+    """Every model by hand."""
+    return [
+        HandRole(role=role, says=says, layers=1 + bool(SELECTORS[rule].needs)) for role, (rule, says) in HAND.items()
+    ]
 
 
 def open_by_hand(made: MadeModels, asked: HandRequest) -> OpenedModel:
     """Add a model by hand to a client's models."""
-    model = by_hand(asked.role, HandSizes(vocabulary=len(HAND_WORDS) + 1))
-    text = HAND_TEXTS.get(asked.role, HAND_TEXT)
-    name = f"by-hand-{asked.role.replace(' ', '-')}"
-    return made.open(name, model, word_tokenizer(HAND_WORDS), text)
+    if asked.role not in HAND:
+        raise InputError(f"there is no hand-written head for {asked.role!r}; choose from {', '.join(HAND)}")
+    compiled = compile_program(Program(asked.role, (HAND[asked.role][0],)), PLAIN)
+    return made.open(f"by-hand-{asked.role.replace(' ', '-')}", compiled.model, compiled.tokenizer, TEXT)

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from tests.heads.controls import SIZES, WORDS, opened
+from tests.lab.by_hand import HandSizes, by_hand
 
 from headscope.attention.questions import Question
 from headscope.heads.roles.battery import BATTERY
@@ -21,7 +22,6 @@ from headscope.heads.roles.probes.grammar import (
 from headscope.heads.roles.probes.grammar import WORDS as CLASSES
 from headscope.heads.roles.probes.probe import ProbeQuestion
 from headscope.heads.roles.probes.vocabulary import Vocabulary
-from headscope.lab.teach.by_hand import HandSizes, by_hand
 
 
 @pytest.fixture(scope="module")

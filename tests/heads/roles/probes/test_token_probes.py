@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.heads.controls import AT, SIZES, opened
+from tests.lab.by_hand import HandSizes, by_hand
 
 from headscope.attention.questions import Question
 from headscope.heads.roles.probes.probe import Batch, Probe, ProbeQuestion
@@ -19,7 +20,6 @@ from headscope.heads.roles.probes.token_probes import (
     sequences,
 )
 from headscope.heads.roles.probes.vocabulary import UntestableError, Vocabulary
-from headscope.lab.teach.by_hand import HandSizes, by_hand
 from headscope.models.native import NativeModel
 
 

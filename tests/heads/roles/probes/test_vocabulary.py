@@ -7,10 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.heads.controls import AT, SIZES, WORDS, opened
+from tests.lab.by_hand import HandSizes, by_hand
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from headscope.heads.roles.probes.vocabulary import TokenizedText, Vocabulary
-from headscope.lab.teach.by_hand import HandSizes, by_hand
 from headscope.models.native import NativeModel
 from headscope.models.protocol import Token
 
