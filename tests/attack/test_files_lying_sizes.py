@@ -14,6 +14,7 @@ import pytest
 
 import headscope
 from headscope.errors import InputError, ModelError
+from headscope.models.fetch import unpacked_megabytes
 from headscope.scan.census import Census
 from tests.attack.test_files_lying import joined, split
 from tests.fuzz.opening import census_folder, gguf_file
@@ -80,8 +81,9 @@ def test_a_gguf_file_that_contradicts_itself_is_refused(written: GGUF, tmp_path:
 def test_gguf_whose_metadata_cannot_be_read_is_rejected(tmp_path: Path, value: bytes, why: str) -> None:
     name, file = b"general.architecture", tmp_path / "small.gguf"
     file.write_bytes(b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, len(name)) + name + value)
-    with pytest.raises(ModelError, match=why):
-        headscope.load(file)
+    for read in (headscope.load, unpacked_megabytes):
+        with pytest.raises(ModelError, match=why):
+            read(file)
 
 
 def test_a_gguf_file_whose_vocabulary_is_padded_is_opened(written: GGUF, tmp_path: Path) -> None:

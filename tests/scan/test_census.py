@@ -80,12 +80,21 @@ def test_censuses_of_models_with_other_heads_are_not_compared(folder: Path) -> N
         compare(folder, other)
 
 
-@pytest.mark.parametrize("name", ["tally.safetensors", "examples.parquet"])
-def test_census_with_one_flipped_bit_is_rejected(folder: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "before"),
+    [
+        ("tally.safetensors", b""),
+        ("examples.parquet", b""),
+        ("census.parquet", b""),
+        ("recipe.json", b'"seed": '),
+        ("recipe.json", b'"examples'),
+    ],
+)
+def test_census_with_one_flipped_bit_is_rejected(folder: Path, tmp_path: Path, name: str, before: bytes) -> None:
     for file in folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     data = bytearray((folder / name).read_bytes())
-    data[-9] ^= 4  # among the last numbers
+    data[data.rindex(before) + len(before) if before else -9] ^= 4  # else among the last numbers
     (tmp_path / name).write_bytes(bytes(data))
     with pytest.raises(InputError, match="scan again"):
         Census.load(tmp_path)

@@ -162,7 +162,10 @@ def read_gguf(file: Path) -> Any:
                 raise ValueError(f"its metadata go on past its {len(self.data):,} bytes")
             return super()._get(offset, dtype, count, *order, **named)
 
-    reader = Bounded(file)
-    for field in reader.fields.values():
-        field.contents()
+    try:
+        reader = Bounded(file)
+        for field in reader.fields.values():
+            field.contents()
+    except Exception as error:  # a damaged file can fail anywhere, with an error of any kind
+        raise ModelError(f"{file} cannot be opened: {error}") from error
     return reader

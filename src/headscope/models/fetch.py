@@ -126,7 +126,7 @@ def keep_gguf(gguf: Path) -> Path:
         raise ModelError(
             f"{gguf} has {gguf.stat().st_size / 1e9:.1f} GB; at most {MOST_KEPT / 1e9:.0f} GB are kept unpacked"
         )
-    _need_gguf_packages(str(gguf))
+    need_gguf_packages(str(gguf))
     _need_space(str(gguf), unpacked_megabytes(gguf))
     kept = kept_copy(gguf)
     if not (kept / "config.json").is_file():
@@ -144,7 +144,7 @@ def fetch(known: Known) -> Path | None:
         return None
     is_gguf = known.inside.endswith(".gguf")
     if is_gguf:
-        _need_gguf_packages(known.name)
+        need_gguf_packages(known.name)
     _need_space(known.name, known.megabytes * (6 if is_gguf else 3))
     with atomic_folder(known.kept) as part:
         work = part / "download"  # in the unfinished folder: what is interrupted leaves nothing
@@ -218,7 +218,8 @@ def _unpack(gguf: Path, folder: Path) -> None:
         opened.processor.tokenizer.save_pretrained(folder)
 
 
-def _need_gguf_packages(name: str) -> None:
+def need_gguf_packages(name: str) -> None:
+    """Refuse to read a GGUF file without the packages for it."""
     missing = [package for package in ("gguf", "accelerate") if importlib.util.find_spec(package) is None]
     if missing:
         raise ModelError(f"{name} is a GGUF file, and reading it needs {' and '.join(missing)}: {GGUF_PACKAGES}")

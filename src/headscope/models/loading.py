@@ -28,7 +28,7 @@ from headscope.models.config_checks import (
     refuse_other_shapes,
     weight_bytes,
 )
-from headscope.models.fetch import fetched
+from headscope.models.fetch import fetched, need_gguf_packages
 from headscope.models.hub import refuse_unreachable
 from headscope.models.inputs.media import KEYS, MediaProcessors, split_processor
 from headscope.models.inputs.tokens import InputProcessor, add_start_token, gguf_start_token
@@ -183,11 +183,12 @@ def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenMod
     if options.revision:
         shared["revision"] = options.revision
     if gguf:
+        need_gguf_packages(str(source))
         shared["gguf_file"] = gguf
     if not Path(where).exists() and not options.local_files_only:
         refuse_unreachable(where)
     with _stages(gguf) as stage:
-        told = _read_gguf(path, str(source)) if gguf else None
+        told = read_gguf(path) if gguf else None
         stage("unpacking its weights")
         model, notes = _load_weights(where, str(source), options, shared)
         stage("reading its tokenizer")
@@ -225,14 +226,6 @@ def _place(source: str | Path, path: Path, gguf: str | None) -> str:
     elif isinstance(source, Path) or source.startswith(("/", ".", "~")) or source.count("/") > 1:  # not a hub name
         raise ModelError(f"there is no folder {path}; give one that holds config.json and safetensors")
     return str(path) if path.exists() else str(source)
-
-
-def _read_gguf(file: Path, source: str) -> Any:
-    """The fields and the list of tensors of a GGUF file."""
-    try:
-        return read_gguf(file)
-    except Exception as error:  # a damaged file can fail anywhere, with an error of any kind
-        raise ModelError(_explain(source, error)) from error
 
 
 @contextmanager
@@ -398,8 +391,6 @@ def _explain(source: str, error: Exception) -> str:
         )
     if "safetensors" in message and ("does not appear to have" in message or "no file named" in message.lower()):
         return _pickled(source, "no safetensors file was found")
-    if "gguf" in message.lower() and isinstance(error, ImportError):
-        return f"{source}: GGUF files need two more packages; pip install gguf accelerate"
     if isinstance(error, KeyError) and error.args:
         return f"{source} cannot be opened: transformers does not know {message}, which its config or files name"
     if "ignore_mismatched_sizes" in message:

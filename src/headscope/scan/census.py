@@ -75,9 +75,9 @@ class Census(HeadTable):
             census = cls(Tally.from_bytes(files["tally.safetensors"]), recipe)
             census._examples = pq.read_table(pa.BufferReader(files["examples.parquet"])).cast(_EXAMPLE_SCHEMA)
             repr(census), census.title  # what its page begins with
-        for name, digest in (digests or {}).items():
-            if hashlib.sha256(files[name]).hexdigest() != digest:
-                raise InputError(f"{name} in {path} is not what the scan wrote (its SHA-256 differs); scan again")
+            found = _digests({**files, "recipe.json": recipe.to_json().encode()})
+            if wrong := [name for name, digest in (digests or {}).items() if found.get(name) != digest]:
+                raise InputError(f"{wrong[0]} in {path} is not what the scan wrote (its SHA-256 differs); scan again")
         if digests is None and path.is_dir():  # an archive has checksums of its own
             warnings.warn(f"{path} was written without digests of its data: not verified", stacklevel=2)
         return census
@@ -162,14 +162,13 @@ class Census(HeadTable):
 
     def files(self) -> dict[str, bytes]:
         """The files of this census's folder, in the order of writing: with the last one, the census is complete."""
-
-        data = {"tally.safetensors": self.tally.to_bytes(), "examples.parquet": _parquet(self.examples())}
-        digests = {name: hashlib.sha256(content).hexdigest() for name, content in data.items()}
-        return {
-            **data,
-            "recipe.json": self.recipe.with_digests(digests).to_json().encode(),
+        files = {
+            "tally.safetensors": self.tally.to_bytes(),
+            "examples.parquet": _parquet(self.examples()),
+            "recipe.json": self.recipe.to_json().encode(),
             "census.parquet": _parquet(self.to_arrow()),
         }
+        return {**files, "recipe.json": self.recipe.with_digests(_digests(files)).to_json().encode()}
 
     def __str__(self) -> str:
         result = self.recipe.data.get("result", {})
@@ -178,6 +177,10 @@ class Census(HeadTable):
             f"Census({self.model_name}: {self.layout.n_heads} heads, {len(self.questions)} questions, "
             f"{result.get('tokens', 0):,} tokens in {result.get('documents', 0):,} documents{trouble})"
         )
+
+
+def _digests(files: Mapping[str, bytes]) -> dict[str, str]:
+    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
 
 
 def _rows(tally: Tally) -> Iterator[_CensusRow]:

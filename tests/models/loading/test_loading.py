@@ -252,7 +252,6 @@ def test_a_config_whose_sizes_do_not_fit_its_weights_is_refused(folder: Path, tm
         (ValueError("set trust_remote_code=True"), "asks to run Python code of its own; headscope does not unless you"),
         (OSError("it contains custom code"), "asks to run Python code of its own"),
         (OSError("x does not appear to have a file named model.safetensors"), "holds its weights as a pickle"),
-        (ImportError("please install gguf"), "GGUF files need two more packages; pip install gguf accelerate"),
         (ValueError("gguf is not like this"), "there cannot be opened: gguf is not like this$"),
         (KeyError(), "there cannot be opened: KeyError$"),
         (ValueError("one line\nand another"), "there cannot be opened: one line$"),

@@ -77,7 +77,7 @@ def open_saved_look(path: Path, model: OpenModel | None = None) -> Look:
             raise InputError(f"{path} has schema_version {version}; this program reads {SCHEMA_VERSION}")
         check_saved_look(content)
         if "sha256" not in metadata:
-            warnings.warn(f"{path} was saved without a digest of its data: not verified", stacklevel=3)
+            warnings.warn(f"{path} was saved without a digest of its data: not verified", stacklevel=4)
         elif _digest(metadata["headscope_look"], file.get_tensor, file.keys()) != metadata["sha256"]:
             raise InputError(f"{path} is not what was saved (its SHA-256 differs); save the look again")
     if model is not None and weight_hash(model.model) != content["weights_sha256"]:
