@@ -11,7 +11,9 @@ from starlette.testclient import TestClient
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.course import lessons
 from headscope.app.pages.course.classroom import Classroom
+from headscope.app.server import clients
 from headscope.app.server.application import application
+from headscope.app.server.clients import NEW_AT_ONCE
 from headscope.app.server.join import TRIES_AT_ONCE
 from headscope.app.server.serve import ServeOptions, announcement
 from headscope.app.server.token import AccessToken
@@ -28,7 +30,8 @@ def room() -> Classroom:
 
 
 @pytest.fixture
-def app(room: Classroom) -> object:
+def app(room: Classroom, monkeypatch: pytest.MonkeyPatch) -> object:
+    monkeypatch.setattr(clients, "NEW_PER_SECOND", 0.0)  # cookies come back with time: here they do not
     return application(ModelRegistry(), AccessToken(), held=room)
 
 
@@ -100,6 +103,69 @@ def test_right_codes_are_not_limited(app: object, room: Classroom) -> None:
             for _ in range(2 * int(TRIES_AT_ONCE))
         }
     assert joined == {303}
+
+
+def test_browser_that_drops_its_cookie_is_no_student(student: TestClient, teacher: TestClient, app: object) -> None:
+    """The token's cookie alone, or in a header, answers as often as it likes and is never counted."""
+    token = {"Authorization": f"Bearer {next(v for k, v in student.cookies.items() if 'client' not in k)}"}
+    shown = {"lesson": student.get("/api/lessons").json()["lessons"][0]["number"]}
+    with TestClient(app, base_url="http://127.0.0.1", headers=token) as dropping:  # type: ignore[arg-type]
+        for _ in range(20):
+            dropping.cookies.clear()
+            assert dropping.get("/api/class").json() is None
+            answered = dropping.post(f"/api/lessons/{shown['lesson']}/answer", json={"question": 1, "answer": "a"})
+            assert (answered.status_code, "set-cookie" in answered.headers) == (200, False)
+    assert student.get("/api/class").json()["here"] == 1
+    assert teacher.get("/api/class/teacher", params=shown).json()["questions"][0]["answered"] == 0
+    teacher.post("/api/class/answers", json={"hidden": True})
+    with TestClient(app, base_url="http://127.0.0.1", headers=token) as asking:  # type: ignore[arg-type]
+        hidden = asking.post(f"/api/lessons/{shown['lesson']}/answer", json={"question": 1, "answer": "a"})
+    assert hidden.json()["kind"] == "withheld", "the reasons are hidden from those too"
+
+
+def test_address_out_of_cookies_joins_no_more_and_the_teacher_sees_it(
+    app: object, room: Classroom, teacher: TestClient
+) -> None:
+    def join(address: str) -> TestClient:
+        client = TestClient(app, base_url="http://127.0.0.1", client=(address, 1))  # type: ignore[arg-type]
+        client.get("/class", params={"code": room.code, "join": 1})
+        return client
+
+    students = [join("10.0.0.66") for _ in range(int(NEW_AT_ONCE))]
+    assert teacher.get("/api/class/teacher").json()["turned_away"] == 0
+    late = join("10.0.0.66")
+    assert late.get("/api/class").status_code == 401
+    told = late.get("/class", params={"code": room.code, "join": 1})
+    assert (told.status_code, "Tell your teacher" in told.text) == (503, True)
+    assert teacher.get("/api/class/teacher").json()["turned_away"] == 2
+    again = students[0].get("/class", params={"code": room.code, "join": 1})
+    assert (again.status_code, students[0].get("/api/class").json() is None) == (200, False)
+    assert join("10.0.0.7").get("/api/class").json() is not None
+
+
+def test_two_classes_on_one_machine_keep_their_teachers_apart() -> None:
+    """Browsers share cookies between the ports of a machine."""
+    rooms = [Classroom(lambda: lessons.contents().lessons) for _ in range(2)]
+    apps = [application(ModelRegistry(), AccessToken(), held=room) for room in rooms]
+    given: list[tuple[str, str]] = []
+    for room, app in zip(rooms, apps, strict=True):
+        with TestClient(app, base_url="http://127.0.0.1", cookies=dict(given)) as client:
+            client.get("/class", params={"code": room.code, "join": 1})
+            client.get("/class/teacher", params={"key": room.teacher})
+            given += client.cookies.items()
+    for app in apps:
+        with TestClient(app, base_url="http://127.0.0.1", cookies=dict(given)) as client:
+            assert client.get("/api/class/teacher").status_code == 200
+
+
+def test_after_a_restart_the_form_says_what_is_lost(student: TestClient) -> None:
+    """Whoever was in the class of a server that was killed meets the form of the next one, not an error."""
+    again = application(ModelRegistry(), AccessToken(), held=Classroom(lambda: lessons.contents().lessons))
+    with TestClient(again, base_url="http://127.0.0.1", cookies=dict(student.cookies.items())) as client:
+        page = client.get("/")
+        assert (page.status_code, "started again" in page.text, "Type the code" in page.text) == (401, True, True)
+    with TestClient(again, base_url="http://127.0.0.1") as client:
+        assert "started again" not in client.get("/").text
 
 
 @pytest.mark.parametrize("path", TEACHERS)

@@ -54,7 +54,7 @@ def test_a_browser_enforces_the_policy_and_the_page_works_under_it(address):
 
 
 def test_the_page_s_files_name_no_other_server():
-    names = re.compile(r"https?://[^\s\"'`)\\]+")
+    names = re.compile(r"https?://[^\s$\"'`)\\]+")
     # Namespaces, and addresses inside error messages: Svelte's, the bundler's and the browser runtime's.
     harmless = ("http://www.w3.org/", "https://svelte.dev/e/", "https://rolldown.rs/", "https://web.dev/")
     for file in [STATIC / "index.html", *STATIC.glob("assets/*.css"), *STATIC.glob("assets/*.js")]:

@@ -114,7 +114,7 @@ def test_an_unexpected_error_has_a_fixed_message(client, monkeypatch):
     def fail(*_: object) -> None:
         raise RuntimeError(f"secret in {tempfile.gettempdir()}/x: {Path(__file__)}")
 
-    monkeypatch.setattr(Session, "look", fail)
+    monkeypatch.setattr(Session, "_shown", fail)
     told = client.post("/api/look", json={"text": "the old lamp"})
     assert told.status_code == 500
     assert told.json()["message"].startswith("the server failed on this request")

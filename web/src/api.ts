@@ -149,7 +149,7 @@ export interface paths {
         };
         /**
          * News
-         * @description What is new for a student in this lesson; null without a class, for the teacher, and after leaving.
+         * @description What is new for a student in this lesson; null for the teacher, after leaving, and if no class was joined.
          */
         get: operations["news_api_class_get"];
         put?: never;
@@ -2932,6 +2932,8 @@ export interface components {
             questions: components["schemas"]["QuestionCount"][];
             /** Shown */
             shown: string | null;
+            /** Turned Away */
+            turned_away: number;
         };
         /**
          * Token

@@ -89,6 +89,29 @@ def test_answers_are_counted_on_the_teachers_page(arrive: Arrive, room: Classroo
     fits(teacher, 390)
 
 
+def test_open_pages_say_what_a_restarted_server_has_lost(session: Session, browser: Browser) -> None:
+    rooms = [Classroom(lambda: lessons.contents().lessons) for _ in range(2)]
+    apps = [application(ModelRegistry(session), AccessToken(), held=room) for room in rooms]
+    with browser.new_context() as one, browser.new_context() as other:
+        joined, student, teacher = one.new_page(), one.new_page(), other.new_page()
+        with running(apps[0]) as address:
+            for page in (joined, student, teacher):
+                page.goto(f"{address}class?code={rooms[0].code}&join=1")
+                expect(page.get_by_role("heading", name="You are in.")).to_be_visible(timeout=PATIENCE)
+            student.get_by_role("link", name="Go to the lesson").click()
+            expect(student.get_by_role("complementary", name="Class")).to_be_visible(timeout=PATIENCE)
+            teacher.goto(f"{address}class/teacher?key={rooms[0].teacher}")
+            expect(teacher.locator("[data-code]")).to_have_text(rooms[0].code, timeout=PATIENCE)
+        with running(apps[1], port=int(address.rstrip("/").rpartition(":")[2])):
+            expect(teacher.get_by_text("The server was started again.")).to_be_visible(timeout=PATIENCE)
+            expect(student.get_by_text("Your answers from before no longer count there.")).to_be_visible(
+                timeout=PATIENCE
+            )
+            for page in (joined, student):
+                page.get_by_role("link", name="Join again").click()
+                expect(page.get_by_label("Type the code on the wall.")).to_be_visible(timeout=PATIENCE)
+
+
 def test_a_phone_opens_what_stands_on_the_board(session: Session, browser: Browser) -> None:
     """The server listens on every address; the board shows one of the network, as text and as a QR code."""
     hosts = hosts_on_network("0.0.0.0")

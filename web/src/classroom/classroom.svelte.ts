@@ -32,7 +32,7 @@ export class Teacher {
   lesson = $state<number | null>(null);
   question = $state(0);
   few = $state(false); // show which options were chosen, however few have answered
-  refused = $state(false);
+  refused = $state<number | null>(null); // 403 to who is no teacher, 401 after the server was started again
   problem = $state("");
 
   async refresh(): Promise<boolean> {
@@ -40,10 +40,10 @@ export class Teacher {
       this.view = await askJson<TeacherView>(`class/teacher?lesson=${this.shownLesson}&few=${this.few}`);
       this.problem = "";
     } catch (error) {
-      if (error instanceof Problem && error.kind === "Refused") this.refused = true;
+      if (error instanceof Problem && (error.status === 401 || error.status === 403)) this.refused = error.status;
       else this.problem = messageOf(error);
     }
-    return !this.refused;
+    return this.refused === null;
   }
 
   /** The lesson whose answers are shown: the chosen one, else the one opened last. */
@@ -78,6 +78,7 @@ class Student {
   seen = $state(-1); // the newest lesson whose opening was read
   declined = $state(false);
   left = $state(false);
+  lost = $state(false); // the server was started again: it does not know this browser
 
   /** Asks for news; false where no class is held. */
   async refresh(): Promise<boolean> {
@@ -88,10 +89,11 @@ class Student {
       if (this.news === null) this.seen = news.newest;
       if (!news.asked_to_show) this.declined = false;
       this.news = news;
-    } catch {
-      // the server is busy or has stopped; the page itself says so
+    } catch (error) {
+      this.lost = this.news !== null && error instanceof Problem && error.status === 401;
+      // else the server is busy or has stopped; the page itself says so
     }
-    return true;
+    return !this.lost;
   }
 
   /** Leave the class, after which no answer counts, or come back. */

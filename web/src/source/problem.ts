@@ -3,6 +3,7 @@ export class Problem extends Error {
   constructor(
     readonly kind: string,
     message: string,
+    readonly status?: number,
   ) {
     super(message);
   }

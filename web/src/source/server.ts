@@ -48,7 +48,7 @@ export async function askServer(path: string, body?: unknown, signal?: AbortSign
   }
   if (response.ok) return response;
   const told = await response.json().catch(() => null);
-  throw new Problem(told?.kind ?? "Failed", told?.message ?? words.frame.answered(response.status));
+  throw new Problem(told?.kind ?? "Failed", told?.message ?? words.frame.answered(response.status), response.status);
 }
 
 export async function askJson<Answer>(path: string, body?: unknown, signal?: AbortSignal): Promise<Answer> {

@@ -24,6 +24,7 @@ from headscope.app.lru import LRU
 
 NEW_AT_ONCE, NEW_PER_SECOND = 256.0, 1.0  # clients of one address: a class may arrive at once
 _STATE = "headscope.client"
+COOKIE = "headscope-client-"
 
 MAX_BODY = 8 * 2**20  # bytes: a million characters as JSON, up to six bytes each, and some more
 SMALL_BODY = 64 * 2**10  # bytes: always taken
@@ -121,9 +122,14 @@ async def _disconnected() -> Message:
     return {"type": "http.disconnect"}
 
 
+def browser_id(request: Request) -> str | None:
+    """The browser that sent a request, by its cookie; None without one."""
+    return request.scope.get(_STATE)
+
+
 def client_id(request: Request) -> str:
-    """Who sent a request: the browser by its cookie; without one, the address."""
-    return str(request.scope.get(_STATE) or _address(request.scope))
+    """Who sent a request: the browser; without a cookie, the address."""
+    return browser_id(request) or _address(request.scope)
 
 
 class Clients:
@@ -136,10 +142,10 @@ class Clients:
     @property
     def cookie(self) -> str:
         """Browsers share cookies between the ports of a machine, so each server's has a name of its own."""
-        return f"headscope-client-{self._sign('name')[:12]}"
+        return f"{COOKIE}{self._sign('name')[:12]}"
 
-    def identify(self, scope: Scope) -> str | None:
-        """Note in the request who sent it; return the Set-Cookie header for a browser that has no cookie yet.
+    def identify(self, scope: Scope, *, new: bool = True) -> str | None:
+        """Note in the request who sent it; return the Set-Cookie header for a ``new`` browser, without a cookie yet.
 
         Until it comes back, the request belongs to its address: who takes no cookies is not a new client each time.
         A page of another site sends no ``SameSite=Strict`` cookie when it opens this one, although there may be one.
@@ -150,7 +156,7 @@ class Clients:
             scope[_STATE] = name
             return None
         own = request.headers.get("sec-fetch-site", "none") in ("none", "same-origin")
-        if not own or not self._new.allow(_address(scope)):
+        if not new or not own or not self._new.allow(_address(scope)):
             return None
         name = secrets.token_hex(16)
         return f"{self.cookie}={name}.{self._sign(name)}; HttpOnly; Path=/; SameSite=Strict"

@@ -90,8 +90,11 @@ class Guard:
 
         try:
             first_visit = self._check(Request(scope))
-            if first_visit is None or first_visit.status_code == HTTPStatus.SEE_OTHER:
-                cookie = self.clients.identify(scope)
+            arrives = first_visit is not None and first_visit.status_code == HTTPStatus.SEE_OTHER
+            if first_visit is None or arrives:
+                cookie = self.clients.identify(scope, new=arrives or self.join is None)
+            if arrives and self.join and cookie is None:
+                first_visit = self.join.turn_away(Request(scope)) or first_visit
             if first_visit is None:
                 with self.bodies.holding(_length(Request(scope))) as release:
                     await self.app(scope, await whole_body(scope, receive), send_with_headers)
@@ -123,6 +126,8 @@ class Guard:
         if first_visit is None and self.join is not None:
             first_visit = self.join.respond(request)
         if first_visit is None and not self.token.is_in(request):
+            if self.join is not None and request.url.path == "/":
+                return self.join.again(request)
             raise HTTPException(HTTPStatus.UNAUTHORIZED, self.token.missing)
         return first_visit
 

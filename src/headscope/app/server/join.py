@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from headscope.app.pages.course.classroom import Classroom
-from headscope.app.server.clients import RateLimiter
+from headscope.app.server.clients import COOKIE, RateLimiter, browser_id
 from headscope.app.server.token import AccessToken
 
 PATH = "/class"
@@ -66,6 +66,8 @@ POLICY = (
 HOW = "Four letters, two digits."
 WRONG = "<b>There is no class with the code $code.</b> Look at the wall again: it changes when a class ends."
 ENDED = "<b>This class has ended.</b> Ask your teacher for the code of the next one."
+FULL = "<b>Too many browsers have joined from here.</b> Tell your teacher, and try again in a minute."
+AGAIN = "If you were in a class here before: its server was started again, and answers from before no longer count."
 SLOWLY = "Too many wrong codes at once. Wait a few seconds and try again."
 
 
@@ -94,6 +96,18 @@ class Join:
         response = RedirectResponse(ARRIVED, HTTPStatus.SEE_OTHER)
         self.token.add_cookie(response)
         return response
+
+    def turn_away(self, request: Request) -> Response | None:
+        """Refuse a browser that gets no cookie, which would be taken for others of its address; count it."""
+        if request.url.path != PATH or browser_id(request) is not None:
+            return None
+        self.classroom.turned_away += 1
+        return _form(FULL, "", HTTPStatus.SERVICE_UNAVAILABLE)
+
+    def again(self, request: Request) -> Response:
+        """The form in place of the page, for who has no token; whoever had been here is told what is lost."""
+        been = any(name.startswith(COOKIE) for name in request.cookies)
+        return _form(AGAIN if been else HOW, "", HTTPStatus.UNAUTHORIZED)
 
 
 def _form(said: str, code: str, status: HTTPStatus = HTTPStatus.OK) -> Response:

@@ -63,6 +63,10 @@ export default {
   },
   notTeacher:
     "This page is for the teacher. Open it with the address that headscope serve --classroom printed in the terminal.",
+  lostClass:
+    "The server was started again. What was not saved of the class before is lost: its answers, and which lessons were open. Open the new address that the terminal printed.",
+  turnedAway: (times: number) =>
+    `Turned away ${times === 1 ? "once" : `${times} times`}: too many browsers joined from one address. If your class is smaller, someone joins again and again. Then end the class, which changes the code.`,
   // the bar on a student's pages
   bar: "Class",
   yours: "your answers",
@@ -71,6 +75,8 @@ export default {
   leave: "Leave",
   hasLeft: "You have left the class. Your answers do not count.",
   comeBack: "Come back",
+  lost: "The server of this class was started again. Your answers from before no longer count there.",
+  joinAgain: "Join again",
   nextOpen: (title: string) => `The next lesson is open: ${title}.`,
   finish: "Finish here first",
   go: "Go",

@@ -7,6 +7,7 @@ counts.
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import secrets
 import threading
@@ -98,6 +99,7 @@ class TeacherView(Response):
     answers_hidden: bool
     asking: bool
     shown: str | None
+    turned_away: int
     lessons: list[ClassLesson]
     questions: list[QuestionCount]
 
@@ -146,6 +148,7 @@ class Classroom:
         self.hosts, self._ended_code = hosts, ""
         self.answers_hidden, self.asking = False, False
         self.shown: str | None = None
+        self.turned_away = 0  # browsers that could not join: their address had used up its cookies
         self._lessons, self._clock, self._began = lessons, clock, clock()
         first = min(lesson.number for lesson in lessons())
         self._open, self._students, self._lock = [first], dict[str, _Student](), threading.Lock()
@@ -156,6 +159,11 @@ class Classroom:
         known = self._ended_code if ended else self.code
         plain, wanted = ("".join(text.split()).upper().encode() for text in (code, known))
         return bool(wanted) and secrets.compare_digest(plain, wanted)
+
+    @property
+    def teacher_cookie(self) -> str:
+        """Browsers share cookies between the ports of a machine, so each class's has a name of its own."""
+        return f"headscope-teacher-{hashlib.sha256(self.teacher.encode()).hexdigest()[:12]}"
 
     def is_teacher(self, key: str) -> bool:
         """Whether a key is the teacher's."""
@@ -197,10 +205,10 @@ class Classroom:
         """Whether students may read a lesson."""
         return lesson in self._open
 
-    def answered(self, student: str, lesson: int, question: int, marked: Marked) -> Marked:
-        """Count a student's first answer to a question; return what they are told."""
+    def answered(self, student: str | None, lesson: int, question: int, marked: Marked) -> Marked:
+        """Count a student's first answer to a question; return what they are told. None did not join with the code."""
         with self._lock:
-            if student not in self._left:
+            if student is not None and student not in self._left:
                 self._student(student).answers.setdefault((lesson, question), marked.option)
         return Marked(False, "", "withheld") if self.answers_hidden else marked
 
@@ -226,6 +234,7 @@ class Classroom:
                 answers_hidden=self.answers_hidden,
                 asking=self.asking,
                 shown=self.shown,
+                turned_away=self.turned_away,
                 lessons=listed,
                 questions=self._counts(lesson, few) if lesson else [],
             )
@@ -277,6 +286,7 @@ class Classroom:
         with self._lock:
             self._students.clear()
             self._left.clear()
+            self.turned_away = 0
             self._open, self.answers_hidden, self.asking, self.shown = self._open[:1], False, False, None
             self._ended_code, self.code, self._began = self.code, _new_code(), self._clock()
 

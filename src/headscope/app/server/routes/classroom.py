@@ -21,12 +21,11 @@ from headscope.app.pages.course.classroom import (
     TeacherView,
 )
 from headscope.app.server.addresses import join_addresses
-from headscope.app.server.clients import client_id
+from headscope.app.server.clients import browser_id
 from headscope.app.server.join import PATH
 from headscope.app.server.worker import PROBLEM, RequestWorker
 from headscope.lab.teach import lessons
 
-TEACHER = "headscope-teacher"
 TEACHER_PATH = "/class/teacher"
 NO_CLASS = "no class is held here; start one with headscope serve --classroom"
 NOT_THE_TEACHER = "this is the teacher's: open the address that the terminal printed for the teacher"
@@ -51,22 +50,25 @@ def _add_students(router: APIRouter, worker: RequestWorker, classroom: Classroom
 
     @router.get(TEACHER_PATH)
     def teacher_arrives(key: str, request: Request) -> RedirectResponse:
-        if not _held(classroom).is_teacher(key):
+        room = _held(classroom)
+        if not room.is_teacher(key):
             raise HTTPException(HTTPStatus.FORBIDDEN, NOT_THE_TEACHER)
         response = RedirectResponse("/#class", HTTPStatus.SEE_OTHER)
-        response.set_cookie(TEACHER, key, httponly=True, samesite="strict")
+        response.set_cookie(room.teacher_cookie, key, httponly=True, samesite="strict")
         return response
 
     @router.get("/api/class")
     def news(request: Request, lesson: int = -1) -> ClassNews | None:
-        """What is new for a student in this lesson; null without a class, for the teacher, and after leaving."""
-        if classroom is None or is_teacher(request, classroom):
+        """What is new for a student in this lesson; null for the teacher, after leaving, and if no class was joined."""
+        student = browser_id(request)
+        if classroom is None or student is None or is_teacher(request, classroom):
             return None
-        return classroom.news(client_id(request), lesson)
+        return classroom.news(student, lesson)
 
     @router.post("/api/class/leave")
     def leave(asked: LeaveClass, request: Request) -> None:
-        _held(classroom).leave(client_id(request), asked)
+        if (student := browser_id(request)) is not None:
+            _held(classroom).leave(student, asked)
 
     @router.post("/api/class/show")
     def show(page: ShowPage) -> None:
@@ -116,7 +118,7 @@ def _add_teachers(router: APIRouter, worker: RequestWorker, classroom: Classroom
 
 def is_teacher(request: Request, classroom: Classroom) -> bool:
     """Whether a request carries the teacher's cookie."""
-    return classroom.is_teacher(request.cookies.get(TEACHER, ""))
+    return classroom.is_teacher(request.cookies.get(classroom.teacher_cookie, ""))
 
 
 def check_open(request: Request, classroom: Classroom | None, lesson: int) -> None:

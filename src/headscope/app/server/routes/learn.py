@@ -13,7 +13,7 @@ from headscope.app.pages.course import lessons
 from headscope.app.pages.course.classroom import Classroom
 from headscope.app.pages.course.lessons import AnswerRequest, LessonList, LessonResponse
 from headscope.app.pages.film import FilmResponse, Films
-from headscope.app.server.clients import client_id
+from headscope.app.server.clients import browser_id
 from headscope.app.server.routes.classroom import check_open, is_teacher
 from headscope.app.server.worker import PROBLEM, RequestWorker, container_of
 from headscope.lab.teach.course.questions import Marked
@@ -50,11 +50,11 @@ def routes(worker: RequestWorker, films: Films, held: Classroom | None) -> APIRo
     @router.post("/lessons/{number}/answer", response_model=Marked, responses=PROBLEM)
     async def mark(request: Request, number: int, asked: AnswerRequest) -> Any:
         check_open(request, held, number)
-        client = client_id(request)
+        student = browser_id(request)
 
         def marked() -> Marked:
             found = lessons.mark(number, asked)
-            return found if held is None else held.answered(client, number, asked.question, found)
+            return found if held is None else held.answered(student, number, asked.question, found)
 
         return await worker.run_in(worker.lessons, request, marked, kind="whole")
 
