@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,11 @@ def test_a_missing_model_still_shows_its_published_claims(monkeypatch: pytest.Mo
     assert "published claims only: nobody/gpt2-xl is not on this machine" in done.output
     with pytest.raises(ModelError, match="nobody/unheard-of is not on this machine"):
         run("heads", "nobody/unheard-of", "--papers")
+
+
+def test_a_head_is_described_by_its_tests_and_by_where_it_looks() -> None:
+    said = run("heads", "--report", str(REPORT), "--head", "5.6").splitlines()[-1]
+    assert re.match(r"5\.6  Induction: finds an earlier copy .*\. On 12 ordinary texts of up to \d+ tokens, \d+%", said)
 
 
 def test_claims_are_checked_against_an_earlier_report(tmp_path: Path) -> None:

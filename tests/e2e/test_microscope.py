@@ -310,7 +310,7 @@ def test_the_best_induction_head_is_named_with_its_score(open_page: Open, sessio
     said = f"attention there {short(piece.score)} next best {short(piece.rival)}"
     expect(card.get_by_role("img", name=said)).to_be_visible()
     expect(card).to_contain_text("In-context Learning and Induction Heads")
-    expect(page.get_by_text(f"{roles.named} of 64 heads have a role")).to_be_visible()
+    expect(page.get_by_text(f"{roles.named} of 64 heads passed a test for a role")).to_be_visible()
     named = sum(found.role == "induction" for found in roles.findings)
     page.get_by_label("Show").select_option("role:induction")
     roles_of = {
@@ -349,5 +349,5 @@ def test_heads_nobody_has_tested_are_tested_by_a_click(browser: Browser):
         page = browser.new_page()
         page.goto(f"{address}{at(head='0.0')}")
         page.get_by_role("button", name="Test this model’s heads").click()
-        expect(page.get_by_text(re.compile(r"of 12 heads have a role|heads have none"))).to_be_visible()
+        expect(page.get_by_text(re.compile(r"of 12 heads passed a test for a role|passed none"))).to_be_visible()
         page.close()

@@ -117,7 +117,7 @@ def verb_to_subject() -> HandModel:
     """The first layer notes the token two places back; the second asks for people, but none two after a preposition."""
     model = HandModel("verb to subject", SIZES, 2)
     model.write(0, *back(2), VALUE, write_token(SIZES, SIZES.note, copy=True))
-    before = words([["near", "Near", "met", "with", "Behind", "When", "After", "told"]])
+    before = words([["near", "that", "met", "with", "Behind", "When", "After", "told"]])
     key = token(words([W["person"]])) - read(SIZES, SIZES.note, before)
     model.write(1, token(words([W["verb"]])), key, VALUE, SILENT)
     return model

@@ -2560,13 +2560,19 @@ export interface components {
              */
             named: number;
             /**
+             * Ordinary
+             * @description where each head's attention goes on ordinary texts, in words
+             * @default []
+             */
+            ordinary: string[];
+            /**
              * Recipe
              * @default
              */
             recipe: string;
             /**
              * Resting
-             * @description heads whose only role is attending to the first token
+             * @description heads whose only role is attending to the first token of random words
              * @default 0
              */
             resting: number;
@@ -2580,6 +2586,12 @@ export interface components {
              * @default []
              */
             trials: components["schemas"]["RoleTrial"][];
+            /**
+             * Untested
+             * @description heads that no role could be tested on
+             * @default 0
+             */
+            untested: number;
             /**
              * Without
              * @default 0

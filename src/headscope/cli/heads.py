@@ -39,6 +39,10 @@ def heads(
     named: Model = None,
     inputs: Annotated[int, typer.Option(help="Test inputs per role; more inputs give narrower intervals.")] = 32,
     role: Annotated[list[str] | None, typer.Option(help="Test only this role. Can be repeated.")] = None,
+    head: Annotated[
+        list[str] | None,
+        typer.Option("--head", "-h", help="Also say where this head looks on ordinary text, for example 5.6."),
+    ] = None,
     question: Classes = None,
     texts: Texts = None,
     papers: Annotated[bool, typer.Option("--papers", help="Compare with published claims about this model.")] = False,
@@ -51,6 +55,7 @@ def heads(
     """Test every head for known roles (induction, previous token, …) and list those that pass, with evidence.
 
     Your own questions (--class) are tested alone, unless --role names others too. Ctrl-C prints what is done.
+    Where all heads look on ordinary text is in --json, under "where".
 
     Example: headscope heads gpt2 --papers, or headscope heads --class "digits=[0-9]" --texts book.txt
     """
@@ -74,6 +79,8 @@ def heads(
             _show_claims(model, str(error), as_json)
             return
     _show_report(found, check_claims(found) if papers else None, as_json)
+    for each in () if as_json else head or ():
+        say(f"{each}  {found.sentence(each)}")
     if "stopped" in found.recipe and report is None:
         say(f"stopped {found.recipe['stopped']}", err=True)
         raise typer.Exit(INTERRUPTED)

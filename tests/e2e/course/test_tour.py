@@ -251,7 +251,8 @@ def test_start_the_tour_and_the_grid_count_named_heads_alike(visit: Visit, scope
     report = scope.heads()
     named, resting = len(report.named), report.n_resting
     jobs = named - resting
-    counted = f"passed a test for a role: {jobs} do something specific, {resting} only attend to the first token"
+    counted = f"passed a test for a role: {jobs} for something specific, {resting} only for attending to the first "
+    counted += "token of random words"
     page = visit("#start")
     expect(page.get_by_text(f"{named} of them {counted}.")).to_be_visible()
     page.evaluate("location.hash = 'tour/5'")
@@ -259,7 +260,7 @@ def test_start_the_tour_and_the_grid_count_named_heads_alike(visit: Visit, scope
     expect(page.locator("[data-stop]")).to_contain_text(f"{named} of them {counted}.")
     note = page.locator("[data-region=grid]")
     expect(note).to_contain_text(
-        f"{named} of {len(list(scope.shape.heads()))} heads have a role: {jobs} do something specific, {resting} only"
+        f"{named} of {len(list(scope.shape.heads()))} heads passed a test for a role: {jobs} for something specific, "
     )
 
 

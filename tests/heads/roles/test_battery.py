@@ -35,7 +35,7 @@ def test_a_report_is_equal_when_run_twice_and_survives_json() -> None:
     assert first.to_dict() == second.to_dict()
     assert Report.from_dict(json.loads(json.dumps(first.to_dict()))) == first
     assert first.named == ["0.0", "1.0"]
-    assert first.share_without == 0.0
+    assert first.n_without == 0
     assert first.trial("induction").control is not None
 
 

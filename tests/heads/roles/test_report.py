@@ -35,8 +35,9 @@ def report() -> Report:
         finding("2.3", "first token", 0.5),
         finding("encoder.0.1", "first token", 0.6),
     )
+    scores = dict.fromkeys([f.head for f in findings] + [f"0.{index}" for index in range(18)], 0.5)
     trials = (
-        trial("induction"),
+        trial("induction", scores=scores | {"9.9": None}),
         trial("first token", baselines={"first": 0.25}),
         trial("negation"),
         trial("name mover", tested=False, why_not="it reads no text"),
@@ -46,8 +47,8 @@ def report() -> Report:
 
 def test_a_report_prints_one_line_per_role(report: Report) -> None:
     assert str(report).splitlines() == [
-        "small: 4 of 24 heads pass a test for a role: 2 for something specific, "
-        "2 only for attending to the first token; 20 pass none",
+        "small: 4 of 22 heads pass a test for a role: 2 for something specific, "
+        "2 only for attending to the first token of random words; 18 pass none; 2 were not tested",
         "  induction: 2.3 0.95, 10.1 0.70",
         "  first token: 2.0 0.90, encoder.0.1 0.60, 2.3 0.50 (best fixed offset 0.25)",
         "  negation: no head",
@@ -62,10 +63,24 @@ def test_a_report_is_equal_after_json(report: Report) -> None:
     assert Report.from_dict(told) == whole
     assert told["summary"] == {
         "named": whole.named,
-        "without_a_role": 20,
-        "only_rest_on_the_first_token": 2,
-        "share_without_a_role": 0.833333,
+        "without_a_role": 18,
+        "not_tested": 2,
+        "only_first_token": 2,
     }
+
+
+def test_what_was_not_tested_is_not_counted_as_tested(report: Report) -> None:
+    none = replace(report, findings=(), trials=(trial("name mover", tested=False, why_not="no text", scores={}),))
+    assert str(none).splitlines()[0] == "small: no role could be tested on its 24 heads"
+    assert (none.n_untested, none.n_without) == (24, 0)
+    assert none.sentence("0.1") == "Not tested for a role."
+
+
+def test_a_heads_sentence_names_its_test_and_its_score(report: Report) -> None:
+    assert report.sentence("2.3") == (
+        "First token: a sentence. It scores 0.50 (made so). Induction: a sentence. It scores 0.95 (made so)."
+    )
+    assert report.sentence("0.3") == "No role: tested for 1, passed none."
 
 
 @pytest.mark.parametrize("version", [0, 2, None, "1"])

@@ -45,6 +45,8 @@ const trial = (role: string, scores: (number | null)[], rivals: number[], tested
 });
 const roles: Roles = {
   state: "tested",
+  untested: 0,
+  ordinary: [],
   named: 1,
   without: 2,
   resting: 0,

@@ -76,7 +76,9 @@ class Roles(Response):
     state: Literal["untested", "testing", "tested"]
     named: int = 0
     without: int = 0
-    resting: int = Field(default=0, description="heads whose only role is attending to the first token")
+    untested: int = Field(default=0, description="heads that no role could be tested on")
+    resting: int = Field(default=0, description="heads whose only role is attending to the first token of random words")
+    ordinary: list[str] = Field(default=[], description="where each head's attention goes on ordinary texts, in words")
     findings: list[Finding] = []
     trials: list[RoleTrial] = []
     recipe: str = ""
@@ -107,7 +109,9 @@ def roles_of(report: Report, heads: list[str]) -> Roles:
         state="tested",
         named=len(report.named),
         without=report.n_without,
+        untested=report.n_untested,
         resting=report.n_resting,
+        ordinary=[str(report.where[head]) for head in heads] if set(heads) <= set(report.where) else [],
         findings=list(report.findings),
         trials=[_trial(trial, heads) for trial in report.trials],
         recipe=_recipe(report),

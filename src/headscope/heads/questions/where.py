@@ -111,10 +111,11 @@ class HeadWhere:
     n_texts: int
     n_tokens: int
     """Of the longest text."""
+    kind: str = "texts"
 
     def __str__(self) -> str:
         first = self.shares[FIRST].share
-        texts = f"On {self.n_texts} texts of up to {self.n_tokens} tokens" if self.n_texts > 1 else "On this text"
+        texts = f"On {self.n_texts} {self.kind} of up to {self.n_tokens} tokens" if self.n_texts > 1 else "On this text"
         rest = max(1 - first, 1e-12)
         own = {name: each for name, each in self.shares.items() if name not in _UNSAID}
         parts = [(each.alone / rest, name) for name, each in own.items() if each.share / rest >= MENTIONED]

@@ -114,7 +114,7 @@ ROLES = (
     Role("itself", "Attends to its own token.", REPEAT, (_attention("itself", 0.5, MOST),), SELF, RAGANATO),
     Role(
         "first token",
-        "Attends to the first token: an attention sink.",
+        "On random words, attends to the first token: an attention sink.",
         REPEAT, (_attention("first", 0.5, MOST),), SELF, XIAO,
     ),
     Role(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from headscope.errors import InputError
 from headscope.heads.head_table import HeadTable, of_head
-from headscope.names import Head
+from headscope.heads.questions.where import FIRST, MENTIONED, HeadWhere, percent
+from headscope.names import Head, HeadName
 
 SCHEMA_VERSION = 1
 
@@ -93,6 +94,8 @@ class Report(HeadTable):
     trials: tuple[Trial, ...]
     traits: Mapping[str, Mapping[str, float]]
     recipe: Mapping[str, Any]
+    where: Mapping[str, HeadWhere] = field(default_factory=dict)
+    """Where every head's attention goes on ordinary texts; empty for a model that reads none."""
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -101,21 +104,23 @@ class Report(HeadTable):
         return list(dict.fromkeys(finding.head for finding in sorted(self.findings, key=lambda f: _order(f.head))))
 
     @property
+    def n_untested(self) -> int:
+        """How many heads no role could be tested on."""
+        tested = {head for trial in self.trials for head, score in trial.scores.items() if score is not None}
+        return self.n_heads - len(tested)
+
+    @property
     def n_without(self) -> int:
-        """How many heads have no role."""
-        return self.n_heads - len(self.named)
+        """How many heads were tested, and have no role."""
+        return self.n_heads - self.n_untested - len(self.named)
 
     @property
     def n_resting(self) -> int:
-        """How many heads have only the role of resting on the first token."""
+        """How many heads have only the role of attending to the first token."""
         roles: dict[str, set[str]] = {}
         for finding in self.findings:
             roles.setdefault(finding.head, set()).add(finding.role)
         return sum(each == {"first token"} for each in roles.values())
-
-    @property
-    def share_without(self) -> float:
-        return self.n_without / self.n_heads if self.n_heads else 0.0
 
     def of(self, head: str) -> list[Finding]:
         """A head's roles, the strongest first."""
@@ -149,8 +154,8 @@ class Report(HeadTable):
             "summary": {
                 "named": self.named,
                 "without_a_role": self.n_without,
-                "only_rest_on_the_first_token": self.n_resting,
-                "share_without_a_role": rounded(self.share_without),
+                "not_tested": self.n_untested,
+                "only_first_token": self.n_resting,
             },
         }
 
@@ -169,20 +174,53 @@ class Report(HeadTable):
                 f"this report is incomplete ({where}); make it again with headscope heads --json"
             ) from error
 
+    def sentence(self, head: HeadName) -> str:
+        """What a head was found to do in the tests, and where its attention goes on ordinary text."""
+        name = str(Head.parse(head))
+        tried = [trial.role for trial in self.trials if trial.scores.get(name) is not None]
+        if not tried:
+            said = ["Not tested for a role."]
+        elif not self.of(name):
+            said = [f"No role: tested for {len(tried)}, passed none."]
+        else:
+            said = [self._found(finding) for finding in self.of(name)]
+        return " ".join([*said, str(self.where[name])] if name in self.where else said)
+
+    def _found(self, finding: Finding) -> str:
+        trial, where = self.trial(finding.role), self.where.get(finding.head)
+        role = f"{finding.role[0].upper()}{finding.role[1:]}"
+        said = f"{role}: {trial.sentence[0].lower()}{trial.sentence[1:]} It scores {finding.score:.2f} ({trial.probe})."
+        if finding.role == "first token" and where is not None and where.shares[FIRST].share < MENTIONED:
+            return f"{said} On ordinary text the first token gets {percent(where.shares[FIRST].share)}."
+        return said
+
     def __str__(self) -> str:
+        tested = self.n_heads - self.n_untested
         lines = [
-            f"{self.model}: {len(self.named)} of {self.n_heads} heads pass a test for a role: "
+            f"{self.model}: {len(self.named)} of {tested} heads pass a test for a role: "
             f"{len(self.named) - self.n_resting} for something specific, {self.n_resting} only for attending to the "
-            f"first token; {self.n_without} pass none"
+            f"first token of random words; {self.n_without} pass none"
+            if tested
+            else f"{self.model}: no role could be tested on its {self.n_heads} heads"
         ]
+        if 0 < tested < self.n_heads:
+            lines[0] += f"; {self.n_untested} were not tested"
         if "stopped" in self.recipe:
             lines.append(f"  stopped {self.recipe['stopped']}: what follows is all that was done")
         for trial in self.trials:
-            found = ", ".join(f"{f.head} {f.score:.2f}" for f in self.with_role(trial.role))
+            found = ", ".join(f"{f.head} {f.score:.2f}{self._ordinary(f)}" for f in self.with_role(trial.role))
             offset = "".join(f" (best fixed offset {right:.2f})" for right in trial.baselines.values())
             outcome = f"{found or 'no head'}{offset}" if trial.tested else f"not tested: {trial.why_not}"
-            lines.append(f"  {trial.role}: {outcome}")
+            ordinary = (
+                " (in brackets: on ordinary text)" if trial.role == "first token" and found and self.where else ""
+            )
+            lines.append(f"  {trial.role}{ordinary}: {outcome}")
         return "\n".join(lines)
+
+    def _ordinary(self, finding: Finding) -> str:
+        """Of a head that attends to the first token: what that gets on ordinary text."""
+        where = self.where.get(finding.head) if finding.role == "first token" else None
+        return "" if where is None else f" ({where.shares[FIRST].share:.2f})"
 
 
 def rounded(value: float, digits: int = 6) -> float:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -16,6 +17,8 @@ from headscope.attention.progress import report_progress, uninterrupted
 from headscope.checked import checked
 from headscope.errors import InputError
 from headscope.heads.bootstrap import RESAMPLES, bootstrap
+from headscope.heads.look.look import Look
+from headscope.heads.questions.where import HeadWhere, Share, where
 from headscope.heads.roles.battery import BATTERY, Role
 from headscope.heads.roles.measures import why_no_logit_attribution
 from headscope.heads.roles.probes.probe import Probe
@@ -30,6 +33,7 @@ from headscope.models.weight_hash import weight_hash
 from headscope.names import Head
 
 T = TypeVar("T")
+ORDINARY = Path(__file__).with_name("ordinary.txt")
 
 
 @checked
@@ -98,7 +102,30 @@ def run_battery(model: OpenModel, options: RoleOptions | None = None) -> Report:
         trials=tuple(_trial(model, role, trials, named.get(role.name), best.get(role.name)) for role in roles),
         traits=work.unless_stopped("at the traits", lambda: _traits(model, trials), {}),
         recipe=_recipe(model, vocabulary, trials, options) | ({"stopped": work.stopped} if work.stopped else {}),
+        where=work.unless_stopped("at ordinary texts", lambda: ordinary_where(model, vocabulary), {})
+        if options.roles is None and not options.own
+        else {},
     )
+
+
+def ordinary_where(model: OpenModel, vocabulary: Vocabulary) -> dict[str, HeadWhere]:
+    """Where each head's attention goes on the ordinary texts that come with headscope; empty if a model reads none."""
+    if not vocabulary.reads_text:
+        return {}
+    texts = (vocabulary.tokenize(text).ids for text in ORDINARY.read_text(encoding="utf-8").split("\n----\n"))
+    looks = (Look(model, model.prepare(list(ids[: vocabulary.context]))).read() for ids in texts)
+    try:
+        found = where(looks)
+    except InputError:  # no site reads its own text
+        return {}
+    return {
+        str(head): replace(each, kind="ordinary texts", shares={name: _short(of) for name, of in each.shares.items()})
+        for head, each in found.heads.items()
+    }
+
+
+def _short(share: Share) -> Share:
+    return Share(**{name: value if value is None else rounded(value, 4) for name, value in vars(share).items()})
 
 
 class Work:

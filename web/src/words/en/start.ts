@@ -67,7 +67,7 @@ export default {
     ],
     realHeads: (heads: number) => `${heads} heads of a real model: some may do something that has a name.`,
     testedHeads: (heads: number, named: number, resting: number) =>
-      `${heads} heads of a real model. ${named} of them passed a test for a role: ${named - resting} do something specific, ${resting} only attend to the first token.`,
+      `${heads} heads of a real model. ${named} of them passed a test for a role: ${named - resting} for something specific, ${resting} only for attending to the first token of random words.`,
     asks: "it asks",
     question: "the same word, two questions",
     asIs: "unchanged",

@@ -34,7 +34,7 @@ export default {
   },
   realHeads: {
     tested: (heads: number, named: number, resting: number, head: string) =>
-      `These are ${heads} real heads of this model, each with its pattern on this text. ${named} of them passed a test for a role: ${named - resting} do something specific, ${resting} only attend to the first token. Find head ${head} in the grid, and select it. A head is written layer.head, both counted from 0.`,
+      `These are ${heads} real heads of this model, each with its pattern on this text. ${named} of them passed a test for a role: ${named - resting} for something specific, ${resting} only for attending to the first token of random words. Find head ${head} in the grid, and select it. A head is written layer.head, both counted from 0.`,
     here: (heads: number, head: string) =>
       `These are ${heads} real heads of this model, each with its pattern on this text. None has been tested for a role yet. Head ${head} finds the earlier copy of the current token and attends to what followed it. Find it in the grid, and select it. A head is written layer.head, both counted from 0.`,
     pushes: (heads: number, head: string) =>

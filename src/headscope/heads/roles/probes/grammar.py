@@ -4,7 +4,7 @@ Templates mark three words: ``<q…>`` is the query, ``<t…>`` its target, ``<d
 ``<t:person>`` draws a word of a class, ``<t=not>`` is that word, ``{person}`` draws one unmarked. Distances vary, so no
 fixed offset gives the answer, and the nearer of target and distractor is not always the target (but for adjectives: in
 English the nearest one is the noun's). A few words come before each sentence, so that no target is the first token, on
-which many heads rest.
+which many heads attend.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ VERB_TO_SUBJECT = (
     "Behind the <d:person> the <t:person> <q:verb> again.",
     "When the <d:person> had gone, the <t:person> <q:verb> again.",
     "After the <d:person> came, the <t:person> in the garden <q:verb> again.",
-    "Near the <d:person> the <t:person> quickly <q:verb> again.",
+    "The <t:person> that the <d:person> knew <q:verb> again.",
     "The <t:person>, as we told the <d:person>, <q:verb> again.",
 )
 NOUN_TO_MODIFIER = (

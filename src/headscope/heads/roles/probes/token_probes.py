@@ -44,7 +44,7 @@ def repeat(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
         drawn = RepeatProbe(vocabulary=len(vocabulary.ordinary), length=length, rows=rows, seed=seed + turn, start=None)
         ids = vocabulary.wrap(vocabulary.ordinary[drawn.tokens()])
         batches.append(_repeat_batch(ids, start, length, seed + turn))
-    made = f"{longest - 6}–{longest} random whole-word tokens, twice"
+    made = f"{longest - 6}–{longest} random whole-word tokens, repeated once"
     return Probe(tuple(batches), made, "log-probability of the second copy, nats per token")
 
 
