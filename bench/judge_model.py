@@ -29,8 +29,7 @@ from headscope.heads.roles.report import Report
 from headscope.heads.roles.run import RoleOptions, run_battery, shuffled_weights
 from headscope.lab.train.gpt import GPT
 from headscope.lab.train.llama_folder import load_folder
-from headscope.lab.train.text_files import encode, read_documents
-from headscope.lab.train.tokenizer import load_tokenizer
+from headscope.lab.train.text_files import encode, load_tokenizer, read_documents
 from headscope.models.weight_hash import weight_hash
 from headscope.scope import EMBEDDED, Scope, load
 

@@ -23,9 +23,8 @@ from torch import Tensor
 from headscope.attention.observer import Call, observing, plain
 from headscope.errors import InputError
 from headscope.lab.teach.kv_sharing import by_groups
-from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, evaluate
+from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, evaluate, train_all
 from headscope.lab.teach.one_or_many import KEYS
-from headscope.lab.teach.stacked_seeds import train_all
 from headscope.lab.teach.tiny_transformer import Adam, one_thread
 
 RESULTS = Path(__file__).resolve().parent / "results" / "sharing.json"

@@ -35,8 +35,16 @@ from tokenizers import Tokenizer
 from headscope.errors import InputError
 from headscope.heads.film import FilmTask, TaskText
 from headscope.lab.train.options import TrainingOptions
-from headscope.lab.train.text_files import Document, TextFile, TrainingData, prepare, read_documents, split
-from headscope.lab.train.tokenizer import load_tokenizer, save_tokenizer
+from headscope.lab.train.text_files import (
+    Document,
+    TextFile,
+    TrainingData,
+    load_tokenizer,
+    prepare,
+    read_documents,
+    save_tokenizer,
+    split,
+)
 from headscope.lab.train.training import TrainingProgress, TrainingRun
 
 WEIGHTS = {"novels": 0.65, "code": 0.15, "generated": 0.20}  # shares of rows

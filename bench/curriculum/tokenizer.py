@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from headscope.heads.roles.probes import grammar, text_probes
 from headscope.heads.roles.probes.token_probes import SEQUENCES
-from headscope.lab.train.tokenizer import train_tokenizer
+from headscope.lab.train.text_files import train_tokenizer
 
 BOTH_WAYS = 10_000  # times that a word is counted as a text of its own: more than the rarest merge of the corpus
 INSIDE = 5_000

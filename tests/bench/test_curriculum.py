@@ -20,7 +20,7 @@ from bench.curriculum.tokenizer import whole_words
 from bench.curriculum.weave import woven
 
 from headscope.heads.roles.probes import grammar, text_probes
-from headscope.lab.train.tokenizer import train_tokenizer
+from headscope.lab.train.text_files import train_tokenizer
 
 POOL = NamePool([("Pickwick", "m"), ("Dorrit", "w"), ("Barnaby", "m"), ("Copperfield", "m"), ("Havisham", "w")])
 HAY = ["The old clock ticked on. Nobody came down the stairs that evening.", "She was never seen in the town again."]

@@ -20,7 +20,7 @@ from headscope.heads.roles.probes.repeat_probe import RepeatProbe
 from headscope.heads.roles.run import RoleOptions, run_battery
 from headscope.lab.train.gpt import GPT, GPTConfig
 from headscope.lab.train.llama_folder import load_folder, save_folder
-from headscope.lab.train.tokenizer import train_tokenizer
+from headscope.lab.train.text_files import train_tokenizer
 from headscope.models.weight_hash import weight_hash
 from headscope.scope import load
 

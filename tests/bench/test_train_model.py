@@ -12,8 +12,7 @@ from tokenizers import Tokenizer
 
 from headscope.errors import InputError
 from headscope.lab.train.gpt import GPT, GPTConfig
-from headscope.lab.train.text_files import Document
-from headscope.lab.train.tokenizer import train_tokenizer
+from headscope.lab.train.text_files import Document, train_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import torch
 from headscope.heads.questions.standard_questions import STANDARD
 from headscope.scan.corpus.packing import PackedRows, Piece
 from headscope.scan.labels import null_name
-from headscope.scan.tally.tally import Tally, TallyLayout
+from headscope.scan.tally import Tally, TallyLayout
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "scale.md").read_text(encoding="utf-8")
 

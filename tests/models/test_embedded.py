@@ -24,7 +24,7 @@ from headscope.heads.questions.standard_questions import STANDARD
 from headscope.heads.roles.probes.repeat_probe import RepeatProbe, _CopyLoss
 from headscope.lab.train.gpt import GPT
 from headscope.lab.train.llama_folder import load_folder
-from headscope.lab.train.tokenizer import load_tokenizer
+from headscope.lab.train.text_files import load_tokenizer
 
 FOLDER = Path(headscope.__file__).parent / "models" / "embedded"
 CARD = (FOLDER / "MODEL_CARD.md").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions
 from headscope.scan.run import scan
 from headscope.scan.shards import Recipe
-from headscope.scan.tally.tally import Tally, TallyLayout
+from headscope.scan.tally import Tally, TallyLayout
 from tests.scan.tiny import open_tiny, texts
 
 OPTIONS: dict[str, Any] = {"threads": 1, "context": 48, "examples": 1}

@@ -12,7 +12,7 @@ import pytest
 from headscope.errors import InputError
 from headscope.scan.corpus.packing import RowFormat, pack
 from headscope.scan.shards import SCHEMA_VERSION, Packing, Recipe, ScanFolder
-from headscope.scan.tally.tally import Tally, TallyLayout
+from headscope.scan.tally import Tally, TallyLayout
 
 RECIPE = Recipe({"schema_version": SCHEMA_VERSION, "context": 16})
 

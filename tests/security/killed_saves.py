@@ -27,10 +27,10 @@ from headscope.app.pages import roles
 from headscope.files import PART
 from headscope.heads.film import Film
 from headscope.heads.roles.report import Report
-from headscope.lab.train import checkpoint
+from headscope.lab.train import training
 from headscope.lab.train.gpt import GPT, GPTConfig
 from headscope.lab.train.llama_folder import load_folder, save_folder
-from headscope.lab.train.tokenizer import load_tokenizer, train_tokenizer
+from headscope.lab.train.text_files import load_tokenizer, train_tokenizer
 from headscope.scope import EMBEDDED, load
 from tests.heads.conftest import small_llama
 from tests.killing import kill_at_byte, kill_before_change, n_changes
@@ -87,10 +87,10 @@ class Checkpoints(Writer):
 
     def save(self, folder: Path, version: int, turn: int) -> None:
         tensors = {"weight.x": torch.full((2**20,), float(version))}
-        checkpoint.write(folder / self.name, checkpoint.Checkpoint(version, {}, tensors))
+        training.write_checkpoint(folder / self.name, training.Checkpoint(version, {}, tensors))
 
     def found(self, folder: Path) -> list[Any]:
-        read = [checkpoint.read(file) for file in folder.glob(self.name)]
+        read = [training.read_checkpoint(file) for file in folder.glob(self.name)]
         return [(one.step, one.tensors["weight.x"].unique().tolist()) for one in read]
 
 

@@ -24,9 +24,7 @@ from headscope.heads.head_table import HeadTable
 from headscope.models.protocol import Token
 from headscope.names import Head, HeadName
 from headscope.scan.shards import SCHEMA_VERSION, Recipe
-from headscope.scan.tally.examples import BEFORE, NO_TOKEN
-from headscope.scan.tally.reduction import TRAITS
-from headscope.scan.tally.tally import Tally, TallyLayout
+from headscope.scan.tally import BEFORE, NO_TOKEN, TRAITS, Tally, TallyLayout
 
 _NUMBERS = ("mean", "variance", "minimum", "maximum", "low", "high", "null_mean", "null_low", "null_high")
 

@@ -11,7 +11,7 @@ from headscope.heads.bootstrap import percentile_interval
 from headscope.heads.head_table import HeadTable, of_head
 from headscope.names import Head
 from headscope.scan.census import Census
-from headscope.scan.tally.reduction import TRAITS
+from headscope.scan.tally import TRAITS
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from headscope.heads.questions.label_rules import LARGEST_LABEL, LabelRule
 from headscope.heads.questions.standard_questions import STANDARD, MatchingKeys, VisibleKeys, match
 from headscope.models.recording import OpenModel
 from headscope.scan.corpus.packing import PackedRows, RowFormat, without_waiting
-from headscope.scan.tally.reduction import TRAITS
+from headscope.scan.tally import TRAITS
 
 
 @dataclass(frozen=True)

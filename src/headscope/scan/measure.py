@@ -26,8 +26,7 @@ from headscope.scan.corpus.document_split import DocumentBlock, DocumentSplit
 from headscope.scan.corpus.packing import PackedRows, RowFormat
 from headscope.scan.labels import Asked, label_batch, null_name, question_names
 from headscope.scan.options import ScanOptions
-from headscope.scan.tally.reduction import TRAITS, SiteValues, reduce
-from headscope.scan.tally.tally import Tally, TallyLayout
+from headscope.scan.tally import TRAITS, SiteValues, Tally, TallyLayout, reduce
 from headscope.scan.waiting_sites import SummedSites, WaitingSites
 
 Advance = Callable[[int], None]

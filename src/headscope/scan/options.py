@@ -11,7 +11,7 @@ from headscope.checked import checked
 from headscope.errors import InputError
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.scan.tally.reduction import TRAITS
+from headscope.scan.tally import TRAITS
 
 DEFAULT_CONTEXT = 1024
 TOKENS_PER_PASS = {"cpu": 8192, "cuda": 32768}

@@ -26,7 +26,7 @@ from headscope.models.weight_hash import weight_hash
 from headscope.scan.corpus.packing import PackedRows
 from headscope.scan.measure import Advance, Measurer, Plan
 from headscope.scan.shards import Recipe, ScanFolder, device_name
-from headscope.scan.tally.tally import Tally
+from headscope.scan.tally import Tally
 
 Opener = Callable[[], OpenModel]
 """Opens the model again, in another process: a function that can be pickled, as ``partial(open_model, "gpt2")``."""

@@ -30,7 +30,7 @@ from headscope.models.modes import device_of
 from headscope.models.recording import OpenModel
 from headscope.models.weight_hash import weight_hash
 from headscope.scan.corpus.packing import PackedRows
-from headscope.scan.tally.tally import Tally
+from headscope.scan.tally import Tally
 
 RESUME = "finished shards are kept: scan again into the same folder when this is solved"
 

@@ -29,7 +29,7 @@ from headscope.heads.questions.standard_questions import VisibleKeys
 from headscope.models.finite import PassCheck, finish
 from headscope.scan.corpus.packing import PackedRows, without_waiting
 from headscope.scan.labels import Asked
-from headscope.scan.tally.reduction import (
+from headscope.scan.tally import (
     DISTANCE_BINS,
     ENTROPY_BINS,
     TRAITS,

@@ -10,11 +10,10 @@ import torch
 import torch.nn.functional as F
 from pydantic_core import to_jsonable_python
 
-from headscope.lab.teach.course.typed_numbers import means, readings
+from headscope.lab.teach.course.questions import means, readings
 from headscope.lab.teach.crafted_heads import CraftSettings, Job, fit, fresh_model
-from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, LookupTask
+from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, LookupTask, StackedModels
 from headscope.lab.teach.one_or_many import KEYS, PARTITION, PARTITION_WIDTH, ROLES, Outcome, arms, partition_arms
-from headscope.lab.teach.stacked_seeds import StackedModels
 from headscope.lab.teach.target_patterns import Target
 from headscope.lab.teach.tiny_transformer import Adam
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headscope.app.publish.one_file import WORKERS, one_file
-from headscope.app.publish.site import PublishOptions
+from headscope.app.publish.site import WORKERS, PublishOptions, one_file
 from headscope.errors import InputError
 
 

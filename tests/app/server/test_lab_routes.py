@@ -12,8 +12,7 @@ import pytest
 from headscope.app.pages.one_or_many import ResultsResponse
 from headscope.app.wire import Container, unpack
 from headscope.lab.teach.crafted_heads import craft
-from headscope.lab.teach.one_or_many import stored_results
-from headscope.lab.teach.one_or_many_conclusions import conclusions
+from headscope.lab.teach.one_or_many import conclusions, stored_results
 from headscope.lab.teach.target_patterns import SENTENCE
 from headscope.lab.teach.worked_example import WorkedExample
 

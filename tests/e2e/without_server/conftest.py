@@ -14,8 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 import headscope
-from headscope.app.publish.one_file import one_file
-from headscope.app.publish.site import PublishOptions, publish
+from headscope.app.publish.site import PublishOptions, one_file, publish
 from headscope.scope import Scope
 from tests.app.conftest import small_model, word_tokenizer
 

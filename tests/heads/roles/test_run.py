@@ -16,8 +16,7 @@ from headscope.heads.bootstrap import bootstrap
 from headscope.heads.roles.probes.vocabulary import Vocabulary
 from headscope.heads.roles.report import Report
 from headscope.heads.roles.run import RoleOptions, run_battery
-from headscope.heads.roles.significance import holm, signed_ranks
-from headscope.heads.roles.trials import make_probes, measure_roles
+from headscope.heads.roles.trials import holm, make_probes, measure_roles, signed_ranks
 from headscope.models.native import NativeModel
 from headscope.models.weight_hash import weight_hash
 from headscope.names import Head

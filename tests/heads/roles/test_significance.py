@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from headscope.heads.roles.significance import holm, passes_threshold, signed_ranks
+from headscope.heads.roles.trials import holm, passes_threshold, signed_ranks
 
 
 def by_enumeration(differences: list[float]) -> float:

@@ -15,7 +15,6 @@ from tests.lab.by_hand import by_hand
 from headscope.heads.roles.battery import BATTERY, Role
 from headscope.heads.roles.measures import Measurement, ProbeResults
 from headscope.heads.roles.probes.vocabulary import Vocabulary
-from headscope.heads.roles.significance import signed_ranks
 from headscope.heads.roles.trials import (
     MOST_MOVERS,
     RoleScores,
@@ -24,6 +23,7 @@ from headscope.heads.roles.trials import (
     _name_movers,
     _score,
     measure_roles,
+    signed_ranks,
 )
 from headscope.names import Head
 from headscope.scope import Scope

@@ -19,9 +19,8 @@ from rich.console import Console
 from headscope.errors import InputError
 from headscope.lab.cards.card import LARGEST_CONFIG, Card, _make_card, built_in, card, from_sizes, notes
 from headscope.lab.cards.card_text import _big, render_head_sizes, show, size
-from headscope.lab.cards.config_reader import KEYS, read_config
+from headscope.lab.cards.config_reader import FAMILIES, KEYS, read_config
 from headscope.lab.cards.counting import count_parameters, kv_bytes
-from headscope.lab.cards.families import FAMILIES
 
 # What is set beside four layers, so that every switch of a family is met.
 OVERRIDES: dict[str, dict[str, Any]] = {

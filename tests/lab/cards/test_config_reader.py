@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from headscope.errors import InputError
 from headscope.lab.cards.card import _make_card
-from headscope.lab.cards.config_reader import MORE_SIZES, Architecture, read_config
-from headscope.lab.cards.families import FAMILIES, LLAMA
+from headscope.lab.cards.config_reader import FAMILIES, LLAMA, MORE_SIZES, Architecture, read_config
 
 BASE = {"hidden_size": 64, "num_hidden_layers": 6, "num_attention_heads": 8, "intermediate_size": 96, "vocab_size": 50}
 MLA = {"kv_lora_rank": 16, "q_lora_rank": 24, "qk_nope_head_dim": 10, "qk_rope_head_dim": 4, "v_head_dim": 12}

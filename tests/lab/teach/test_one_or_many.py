@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headscope.lab.teach.lookup_tasks import Budget
+from headscope.lab.teach.lookup_tasks import Budget, train_all
 from headscope.lab.teach.one_or_many import (
     KEYS,
     Outcome,
@@ -17,7 +17,6 @@ from headscope.lab.teach.one_or_many import (
     partition_arms,
     stored_results,
 )
-from headscope.lab.teach.stacked_seeds import train_all
 
 ROOT = Path(__file__).parents[3]
 

@@ -5,8 +5,17 @@ from __future__ import annotations
 import pytest
 
 from headscope.lab.teach.lookup_tasks import Budget
-from headscope.lab.teach.one_or_many import KEYS, PARTITION, ROLES, SOLVED, Outcome, Results, arms
-from headscope.lab.teach.one_or_many_conclusions import conclusions, on_partition
+from headscope.lab.teach.one_or_many import (
+    KEYS,
+    PARTITION,
+    ROLES,
+    SOLVED,
+    Outcome,
+    Results,
+    arms,
+    conclusions,
+    on_partition,
+)
 
 NAMES = [arm.name for arm in arms()]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headscope.lab.teach.sentence_targets import sentence_targets
-from headscope.lab.teach.target_patterns import SENTENCE, default_targets, made_sentence, split_words
+from headscope.lab.teach.target_patterns import SENTENCE, default_targets, made_sentence, sentence_targets, split_words
 
 
 def guessed(sentence: str) -> list[str]:

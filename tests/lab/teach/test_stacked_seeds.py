@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, LookupTask
+from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, LookupTask, StackedModels, train_all
 from headscope.lab.teach.one_or_many import KEYS
-from headscope.lab.teach.stacked_seeds import StackedModels, train_all
 
 
 @pytest.mark.parametrize("sizes", [{}, {"d_ff": 5}, {"n_layers": 2, "d_ff": 5}])

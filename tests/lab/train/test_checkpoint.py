@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headscope.errors import InputError
-from headscope.lab.train.checkpoint import Checkpoint, capture, read, restore, write
+from headscope.lab.train.training import Checkpoint, capture, read_checkpoint, restore, write_checkpoint
 
 
 def a_model(seed: int) -> tuple[nn.Module, torch.optim.AdamW]:
@@ -34,10 +34,10 @@ def test_resuming_from_a_file_equals_an_uninterrupted_run(tmp_path: Path, stop: 
     straight, optimizer = a_model(0)
     for step in range(7):
         if step == stop:
-            write(tmp_path / "c.safetensors", Checkpoint(step, {"seed": 0}, capture(straight, optimizer)))
+            write_checkpoint(tmp_path / "c.safetensors", Checkpoint(step, {"seed": 0}, capture(straight, optimizer)))
         descend(straight, optimizer, step)
     resumed, fresh = a_model(1)
-    found = read(tmp_path / "c.safetensors")
+    found = read_checkpoint(tmp_path / "c.safetensors")
     assert (found.step, found.recipe) == (stop, {"seed": 0})
     restore(found, resumed, fresh)
     for step in range(stop, 7):
@@ -47,15 +47,15 @@ def test_resuming_from_a_file_equals_an_uninterrupted_run(tmp_path: Path, stop: 
 
 def test_a_new_checkpoint_replaces_the_old(tmp_path: Path) -> None:
     for step in (1, 2):
-        write(tmp_path / "c.safetensors", Checkpoint(step, {}, {"x": torch.full((2,), float(step))}))
-    assert read(tmp_path / "c.safetensors").tensors["x"].tolist() == [2.0, 2.0]
+        write_checkpoint(tmp_path / "c.safetensors", Checkpoint(step, {}, {"x": torch.full((2,), float(step))}))
+    assert read_checkpoint(tmp_path / "c.safetensors").tensors["x"].tolist() == [2.0, 2.0]
     assert [file.name for file in tmp_path.iterdir()] == ["c.safetensors"]
 
 
 def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
-    write(tmp_path / "c", Checkpoint(1, {}, {"x": torch.ones(100)}))
+    write_checkpoint(tmp_path / "c", Checkpoint(1, {}, {"x": torch.ones(100)}))
     whole = (tmp_path / "c").read_bytes()
     for size in (0, 7, 50, len(whole) - 1):
         (tmp_path / "c").write_bytes(whole[:size])
         with pytest.raises(InputError, match="is not a checkpoint of a training run"):
-            read(tmp_path / "c")
+            read_checkpoint(tmp_path / "c")

@@ -10,7 +10,7 @@ import torch
 from headscope.errors import ModelError
 from headscope.lab.train.gpt import GPT, GPTConfig
 from headscope.lab.train.llama_folder import LONGER_CONTEXT, gpt_config, llama_config, load_folder, save_folder
-from headscope.lab.train.tokenizer import train_tokenizer
+from headscope.lab.train.text_files import train_tokenizer
 
 SMALL = GPTConfig(vocabulary=300, d_model=16, n_layers=2, n_heads=4, n_kv_heads=2, d_mlp=24, context=32)
 TOKENIZER = train_tokenizer(["the cat sat"], 260)

@@ -11,8 +11,15 @@ import torch
 
 from headscope.lab.train.batches import BatchSampler, TokenStream
 from headscope.lab.train.options import TrainingOptions
-from headscope.lab.train.text_files import Document, TextFile, encode, encode_marked, prepare, read_documents
-from headscope.lab.train.tokenizer import train_tokenizer
+from headscope.lab.train.text_files import (
+    Document,
+    TextFile,
+    encode,
+    encode_marked,
+    prepare,
+    read_documents,
+    train_tokenizer,
+)
 from headscope.lab.train.training import TrainingRun, train
 
 TEXT = "Anna gave the lamp to Bertil. " * 40

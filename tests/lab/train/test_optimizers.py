@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from headscope.lab.train.optimizers import Muon, _orthogonal
+from headscope.lab.train.training import Muon, _orthogonal
 
 
 def test_the_update_is_that_of_torch_for_every_shape() -> None:

@@ -15,8 +15,15 @@ from tokenizers import Tokenizer
 
 from headscope.errors import InputError
 from headscope.lab.train import text_files
-from headscope.lab.train.text_files import MANY_DOCUMENTS, Document, encode, read_documents, split
-from headscope.lab.train.tokenizer import START_ID, train_tokenizer
+from headscope.lab.train.text_files import (
+    MANY_DOCUMENTS,
+    START_ID,
+    Document,
+    encode,
+    read_documents,
+    split,
+    train_tokenizer,
+)
 
 
 @pytest.fixture(scope="module")

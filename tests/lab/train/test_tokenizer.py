@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
 from headscope.errors import InputError
-from headscope.lab.train.tokenizer import (
+from headscope.lab.train.text_files import (
     START,
     START_ID,
     load_tokenizer,

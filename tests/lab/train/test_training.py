@@ -17,16 +17,18 @@ import torch
 
 from bench import name_stories
 from headscope.errors import InputError
-from headscope.lab.train.checkpoint import Checkpoint, read, write
 from headscope.lab.train.text_files import TextFile
 from headscope.lab.train.training import (
+    Checkpoint,
     Trained,
     TrainingOptions,
     TrainingProgress,
     TrainingRun,
     prepare,
+    read_checkpoint,
     recipe,
     train,
+    write_checkpoint,
 )
 
 TINY = TrainingOptions(
@@ -103,7 +105,7 @@ def test_a_run_killed_after_a_checkpoint_goes_on_to_the_same_weights(
 
     with pytest.raises(Killed):
         train([text], tmp_path, replace(TINY, checkpoint_seconds=0.0), die)
-    assert read(tmp_path / "checkpoint.safetensors").step == 19
+    assert read_checkpoint(tmp_path / "checkpoint.safetensors").step == 19
     resumed = train([text], tmp_path, TINY)
     assert all(torch.equal(weight, weights(whole)[name]) for name, weight in weights(resumed).items())
 
@@ -227,10 +229,10 @@ def files_no_larger_than(size: int) -> Iterator[None]:
 
 def test_a_write_that_fails_leaves_the_last_good_checkpoint(tmp_path: Path) -> None:
     file = tmp_path / "checkpoint.safetensors"
-    write(file, Checkpoint(1, {"a": 1}, {"x": torch.ones(4)}))
+    write_checkpoint(file, Checkpoint(1, {"a": 1}, {"x": torch.ones(4)}))
     with files_no_larger_than(4096), pytest.raises(InputError, match="the previous file is unchanged"):
-        write(file, Checkpoint(2, {"a": 1}, {"x": torch.ones(4000)}))
-    assert read(file).step == 1
+        write_checkpoint(file, Checkpoint(2, {"a": 1}, {"x": torch.ones(4000)}))
+    assert read_checkpoint(file).step == 1
     assert list(tmp_path.iterdir()) == [file]
 
 

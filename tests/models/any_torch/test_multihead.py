@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from headscope.models.any_torch.multihead import LazyWeights, multihead_parts
+from headscope.models.any_torch.function_mode import LazyWeights, multihead_parts
 
 
 class InParts(TorchFunctionMode):

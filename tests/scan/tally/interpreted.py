@@ -17,7 +17,7 @@ from headscope.scan import waiting_sites
 from headscope.scan.corpus.packing import PackedRows, Piece, RowFormat
 from headscope.scan.measure import Measurer, Plan
 from headscope.scan.options import ScanOptions
-from headscope.scan.tally.tally import Tally
+from headscope.scan.tally import Tally
 
 allow_one_element_bounds()
 

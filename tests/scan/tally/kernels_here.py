@@ -20,7 +20,7 @@ from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
 from headscope.scan import waiting_sites
 from headscope.scan.corpus.packing import Piece
-from headscope.scan.tally.reduction import TRAITS, SiteSums, SiteValues, reduce
+from headscope.scan.tally import TRAITS, SiteSums, SiteValues, reduce
 
 
 def use_kernels_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from headscope.scan.corpus.packing import PackedRows, Piece
-from headscope.scan.tally.examples import AFTER, BEFORE, NO_TOKEN, WINDOW, TopExamples, _Example, top_examples
+from headscope.scan.tally import AFTER, BEFORE, NO_TOKEN, WINDOW, TopExamples, _Example, top_examples
 
 QUESTIONS, HEADS, ROWS, LENGTH = 2, 3, 4, 50
 NONE = float("-inf")

@@ -9,14 +9,15 @@ import pytest
 import torch
 
 from headscope.scan.corpus.packing import PackedRows, Piece
-from headscope.scan.tally.examples import TopExamples, top_examples
-from headscope.scan.tally.reduction import (
+from headscope.scan.tally import (
     TRAITS,
     SiteSums,
     SiteValues,
+    TopExamples,
     distance_edges,
     entropy_edges,
     reduce,
+    top_examples,
 )
 
 N_QUESTIONS, N_HEADS, CONTEXT = 3, 2, 64

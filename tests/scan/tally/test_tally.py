@@ -11,9 +11,17 @@ import torch
 from headscope.errors import InputError
 from headscope.heads.bootstrap import poisson_weights
 from headscope.scan.corpus.packing import PackedRows, Piece
-from headscope.scan.tally.examples import BEFORE, WINDOW
-from headscope.scan.tally.reduction import TRAITS, SiteValues, distance_edges, entropy_edges, reduce
-from headscope.scan.tally.tally import Tally, TallyLayout
+from headscope.scan.tally import (
+    BEFORE,
+    TRAITS,
+    WINDOW,
+    SiteValues,
+    Tally,
+    TallyLayout,
+    distance_edges,
+    entropy_edges,
+    reduce,
+)
 
 LAYOUT = TallyLayout(
     sites=(("0", 2), ("1", 3)), questions=("previous",), nulls=("previous (shuffled)",), context=16, examples=2

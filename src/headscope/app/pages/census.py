@@ -26,7 +26,7 @@ from headscope.names import Head
 from headscope.scan.census import DESCRIPTIONS, Census, archive_of
 from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions
-from headscope.scan.tally.reduction import TRAITS, distance_edges, entropy_edges
+from headscope.scan.tally import TRAITS, distance_edges, entropy_edges
 from headscope.scope import EMBEDDED, Scope
 
 SHIPPED = EMBEDDED / "census.zip"  # made by python -m bench.census

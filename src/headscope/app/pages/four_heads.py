@@ -17,12 +17,12 @@ from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.schema import SCHEMA_VERSION, Emit, Request, Response
 from headscope.app.wire import Arrays, numbers
 from headscope.lab.teach.crafted_heads import Crafted, CraftSettings, RowFit, Snapshot, craft
-from headscope.lab.teach.sentence_targets import sentence_targets
 from headscope.lab.teach.target_patterns import (
     SENTENCE,
     Target,
     default_targets,
     made_sentence,
+    sentence_targets,
     split_words,
 )
 from headscope.models.native import NativeModel

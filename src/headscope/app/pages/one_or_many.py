@@ -20,10 +20,11 @@ from headscope.lab.teach.one_or_many import (
     Outcome,
     arms,
     compare,
+    conclusions,
+    on_partition,
     partition_arms,
     stored_results,
 )
-from headscope.lab.teach.one_or_many_conclusions import conclusions, on_partition
 
 SHOWN_ROWS = 6
 TASKS = (KEYS, ROLES)

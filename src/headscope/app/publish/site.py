@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import html
 import json
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,14 +18,13 @@ from urllib.parse import urlsplit
 import torch
 
 from headscope import __version__
-from headscope.app.export.html import STATIC, save_html
+from headscope.app.export.html import STATIC, assemble, save_html
 from headscope.app.export.saved_explanations import EXAMPLES, stored_explanations
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.microscope import Session
 from headscope.app.pages.roles import model_title
 from headscope.app.publish.answers import answer_groups, census_comparisons, stored_answers, stored_marks, written
 from headscope.app.publish.graph import Exported, ExportError, export
-from headscope.app.publish.one_file import one_file
 from headscope.app.publish.verify import ASKED_FOR, GRAPH, TOLERANCE, Verified, verify
 from headscope.app.publish.weights import FILE, DType, Stored, attribution, split_card, store
 from headscope.app.server import sandbox
@@ -34,6 +34,37 @@ from headscope.files import atomic_folder, write_atomic
 from headscope.models.fetch import fetched
 from headscope.models.weight_hash import weight_hash
 from headscope.scope import EMBEDDED, Scope, load
+
+INSIDE = ("site.json", "answers", "models", "runtime", "api", "CITATION.cff")
+WORKERS = ("assets/one-file-worker.js", "assets/one-file-training.js")
+WORTH_IT = 0.97  # a file is compressed where it becomes smaller than this share of itself
+SOURCES = "'wasm-unsafe-eval'"
+FILE_POLICY = ("worker-src blob:",)  # beside the one script and its styles; the page connects to nothing
+
+
+def one_file(folder: Path, title: str) -> bytes:
+    """The site in this folder as one page. Python for the code of lessons and saved looks stay outside."""
+    page = assemble("\n".join(_embedded(folder)), "one-file.html", FILE_POLICY, SOURCES)
+    return page.replace("<title>headscope</title>", f"<title>{html.escape(title or 'headscope')}</title>", 1).encode()
+
+
+def _embedded(folder: Path) -> Iterator[str]:
+    """An element for each file; its type keeps a browser from running it."""
+    for worker in WORKERS:
+        yield _element(worker, (STATIC / worker).read_bytes())
+    for part in INSIDE:
+        place = folder / part
+        for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
+            if path.is_file():
+                yield _element(path.relative_to(folder).as_posix(), path.read_bytes())
+
+
+def _element(name: str, content: bytes) -> str:
+    packed = b"" if name.endswith(".gz") else gzip.compress(content, 6, mtime=0)
+    smaller = 0 < len(packed) < WORTH_IT * len(content)
+    text = base64.b64encode(packed if smaller else content).decode("ascii")
+    return f'<script type="text/plain" data-file="{html.escape(name)}"{" data-packed=gzip" * smaller}>{text}</script>'
+
 
 RUNTIME = Path(__file__).parent / "runtime" / "ort.wasm.gz"
 POLICY = (

@@ -167,3 +167,127 @@ def made_sentence(seed: int) -> tuple[str, list[Target]]:
         previous_token(words),
     ]
     return " ".join(words), targets
+
+
+def _words(listed: str) -> frozenset[str]:
+    return frozenset(listed.split())
+
+
+DETERMINERS = _words(
+    "the a an every each this that these those my your his her its our their some any no one two three many"
+)
+PRONOUNS = _words("it he she they him them himself herself itself themselves i we you me us who which")
+REFERRING = _words("it he she they him them himself herself itself themselves who which")
+AUXILIARIES = _words(
+    "is was were are am be been has had have will would can could may might must shall should did does do "
+    "isn't wasn't weren't aren't didn't doesn't don't won't can't couldn't wouldn't hasn't hadn't"
+)
+VERBS = _words(
+    "saw went came ran sat stood gave took made said told asked found left kept held met knew thought felt heard read "
+    "wrote drew drove rode flew fell rose spoke broke wore won lost bought brought caught taught sold built sent spent "
+    "slept swept ate drank sang swam began hid bit hit cut put let shut set sees goes comes runs sits stands gives "
+    "takes makes says tells asks finds leaves keeps holds meets knows thinks feels hears reads writes likes loves "
+    "wants needs eats drinks sings sleeps chases hates follows crosses paints opens watches"
+)
+PREPOSITIONS = _words("of in on at to from by with for into over under after before through near about")
+LINKS = _words("and or but because although when while if so since until though that than as")
+ADVERBS = _words("not never always often soon then now here there very too quickly slowly again")
+SAYING = _words("said thought knew felt says thinks knows feels")  # a clause may follow
+MARKS = frozenset(".,;:!?\"'()")
+
+
+@dataclass(frozen=True)
+class _Phrase:
+    """A noun phrase: where it begins and where its noun stands."""
+
+    start: int
+    noun: int
+    is_pronoun: bool
+
+
+def _is_verb(word: str) -> bool:
+    return word in AUXILIARIES or word in VERBS or (word.endswith("ed") and len(word) > 4)
+
+
+def _ends_phrase(word: str) -> bool:
+    return _is_verb(word) or word in PREPOSITIONS | LINKS | ADVERBS | DETERMINERS | PRONOUNS | MARKS
+
+
+def _phrases(words: Sequence[str]) -> list[_Phrase]:
+    """Pronouns, names, and runs that begin with a determiner and end before a word of another class."""
+    found: list[_Phrase] = []
+    at = 0
+    while at < len(words):
+        word = words[at].lower()
+        named = words[at][0].isupper() and not _ends_phrase(word)
+        if word in PRONOUNS:
+            found.append(_Phrase(at, at, True))
+        elif word in DETERMINERS or named:
+            end = at + 1
+            # a word in -ed behind a determiner is a modifier if another word of the phrase follows: the tired horse
+            while end < len(words) and (not _ends_phrase(words[end].lower()) or _modifies(words, at, end)):
+                end += 1
+            if named or end > at + 1:
+                found.append(_Phrase(at, end - 1, False))
+                at = end - 1
+        at += 1
+    return found
+
+
+def _modifies(words: Sequence[str], start: int, at: int) -> bool:
+    word, after = words[at].lower(), words[at + 1].lower() if at + 1 < len(words) else "."
+    return at == start + 1 and word.endswith("ed") and word not in AUXILIARIES | VERBS and not _ends_phrase(after)
+
+
+def sentence_targets(words: Sequence[str]) -> list[Target]:
+    """Verb to subject, noun to modifier, pronoun to antecedent and previous token, as far as they can be guessed."""
+    phrases = _phrases(words)
+    inside = {at for phrase in phrases if not phrase.is_pronoun for at in range(phrase.start, phrase.noun + 1)}
+    return [
+        Target("Verb to subject", "Who did it?", _subjects(words, phrases, inside)),
+        Target("Noun to modifier", "What kind of thing?", _modifiers(words, phrases)),
+        Target("Pronoun to antecedent", "Who is meant?", _antecedents(words, phrases)),
+        previous_token(words),
+    ]
+
+
+def _subjects(words: Sequence[str], phrases: Sequence[_Phrase], inside: set[int]) -> tuple[Arrow, ...]:
+    """Each verb reads the last noun or pronoun before it that is neither an object nor behind a preposition."""
+    arrows: list[Arrow] = []
+    for at, word in enumerate(words):
+        if not _is_verb(word.lower()) or at in inside:
+            continue
+        before = [phrase.noun for phrase in phrases if phrase.noun < at and _may_act(words, phrase, inside)]
+        if before:
+            arrows.append((at, before[-1]))
+    return tuple(arrows)
+
+
+def _may_act(words: Sequence[str], phrase: _Phrase, inside: set[int]) -> bool:
+    if phrase.start == 0:
+        return True
+    leading = words[phrase.start - 1].lower()
+    is_object = _is_verb(leading) and phrase.start - 1 not in inside and leading not in SAYING
+    return leading not in PREPOSITIONS and not is_object
+
+
+def _modifiers(words: Sequence[str], phrases: Sequence[_Phrase]) -> tuple[Arrow, ...]:
+    """Each noun reads the word before it in its phrase, if that is more than a determiner."""
+    return tuple(
+        (phrase.noun, phrase.noun - 1)
+        for phrase in phrases
+        if phrase.noun > phrase.start and words[phrase.noun - 1].lower() not in DETERMINERS
+    )
+
+
+def _antecedents(words: Sequence[str], phrases: Sequence[_Phrase]) -> tuple[Arrow, ...]:
+    """A pronoun of the third person reads the first noun of the sentence; who and which read the noun before them."""
+    arrows: list[Arrow] = []
+    for phrase in phrases:
+        word = words[phrase.noun].lower()
+        nouns = [other.noun for other in phrases if not other.is_pronoun and other.noun < phrase.noun]
+        if word in ("it", "itself", "which"):
+            nouns = [noun for noun in nouns if not words[noun][0].isupper()]  # a name is he or she
+        if phrase.is_pronoun and word in REFERRING and nouns:
+            arrows.append((phrase.noun, nouns[-1] if word in ("who", "which") else nouns[0]))
+    return tuple(arrows)

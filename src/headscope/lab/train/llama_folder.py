@@ -14,7 +14,7 @@ from torch import Tensor
 from headscope.errors import ModelError
 from headscope.files import write_atomic
 from headscope.lab.train.gpt import GPT, GPTConfig
-from headscope.lab.train.tokenizer import START_ID, save_tokenizer
+from headscope.lab.train.text_files import START_ID, save_tokenizer
 
 OURS_TO_LLAMA = (
     ("embedding.", "model.embed_tokens."),

@@ -9,30 +9,153 @@ bfloat16 through torch.compile, the last digits vary.
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
 
 from headscope.errors import InputError
-from headscope.files import sole_writer
+from headscope.files import sole_writer, write_atomic
 from headscope.heads.film import Film, TrainingRecorder, film_steps
 from headscope.heads.roles.probes.repeat_probe import RepeatProbe
-from headscope.lab.train import checkpoint as checkpoints
 from headscope.lab.train.batches import BatchSampler
 from headscope.lab.train.gpt import GPT
 from headscope.lab.train.llama_folder import save_folder
-from headscope.lab.train.optimizers import optimizers
 from headscope.lab.train.options import TrainingOptions
 from headscope.lab.train.text_files import TextFile, TrainingData, prepare, recipe
+
+A, B, C = 3.4445, -4.7750, 2.0315  # the quintic's coefficients, Jordan's
+ROUNDS, EPS = 5, 1e-7
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum whose matrix updates are orthogonalised, scaled to the size of AdamW's, with decoupled weight decay."""
+
+    def __init__(self, weights: Iterable[Tensor], *, lr: float, weight_decay: float, momentum: float = 0.95) -> None:
+        super().__init__(list(weights), {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # it runs no closure
+        for group in self.param_groups:
+            shapes: dict[torch.Size, list[Tensor]] = {}
+            for weight in group["params"]:
+                if weight.grad is not None:
+                    shapes.setdefault(weight.shape, []).append(weight)
+            for weights in shapes.values():
+                self._update(weights, group)
+
+    def _update(self, weights: list[Tensor], group: dict[str, Any]) -> None:
+        grads = [weight.grad for weight in weights if weight.grad is not None]
+        momentum = group["momentum"]
+        buffers = [self.state[weight].setdefault("momentum_buffer", torch.zeros_like(weight)) for weight in weights]
+        torch._foreach_lerp_(buffers, grads, 1 - momentum)
+        updates = _orthogonal(torch.stack(torch._foreach_lerp(grads, buffers, momentum)))
+        rate = group["lr"] * 0.2 * max(weights[0].shape) ** 0.5
+        torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
+        torch._foreach_add_(weights, list(updates.to(weights[0].dtype).unbind()), alpha=-rate)
+
+
+def _orthogonal(matrices: Float[Tensor, "matrix row column"]) -> Float[Tensor, "matrix row column"]:
+    """Bring all singular values near one, by Newton and Schulz's iteration in bfloat16."""
+    x = matrices.bfloat16()
+    tall = x.shape[-2] > x.shape[-1]
+    x = x.mT if tall else x
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=EPS)
+    for _ in range(ROUNDS):
+        square = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=B, alpha=C), x, beta=A)
+    return x.mT if tall else x
+
+
+def optimizers(model: GPT, options: TrainingOptions, *, fused: bool) -> list[torch.optim.Optimizer]:
+    """AdamW with weight decay on matrices only; with Muon, the blocks' matrices have that instead (Jordan 2024)."""
+    orthogonal = [weight for weight in model.blocks.parameters() if options.optimizer == "muon" and weight.ndim == 2]
+    taken = set(map(id, orthogonal))
+    matrices = [weight for weight in model.parameters() if weight.ndim >= 2 and id(weight) not in taken]
+    gains = [weight for weight in model.parameters() if weight.ndim < 2]
+    groups = [{"params": matrices, "weight_decay": options.weight_decay}, {"params": gains, "weight_decay": 0.0}]
+    found: list[torch.optim.Optimizer] = [
+        torch.optim.AdamW(groups, lr=options.learning_rate, betas=(0.9, 0.95), fused=fused)
+    ]
+    if orthogonal:
+        found.append(Muon(orthogonal, lr=options.learning_rate, weight_decay=options.weight_decay))
+    return found
+
+
+MOMENTS = ("exp_avg", "exp_avg_sq", "momentum_buffer")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of a run: its step, its recipe, and all tensors needed to resume."""
+
+    step: int
+    recipe: dict[str, Any]
+    tensors: dict[str, Tensor]
+
+
+def capture(model: nn.Module, *optimizers: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Collect weights and optimizer moments by weight name."""
+    tensors = {}
+    for name, weight in model.named_parameters():
+        tensors[f"weight.{name}"] = weight.detach().cpu().contiguous()
+        state = _owner(weight, optimizers).state[weight]
+        for moment in MOMENTS:
+            if moment in state:
+                tensors[f"{moment}.{name}"] = state[moment].cpu().contiguous()
+    return tensors
+
+
+@torch.no_grad()
+def restore(checkpoint: Checkpoint, model: nn.Module, *optimizers: torch.optim.Optimizer) -> None:
+    """Load weights and optimizer state, so that training continues exactly."""
+    for name, weight in model.named_parameters():
+        weight.copy_(checkpoint.tensors[f"weight.{name}"])
+        kept = [moment for moment in MOMENTS if f"{moment}.{name}" in checkpoint.tensors]
+        optimizer = _owner(weight, optimizers)
+        state = optimizer.state[weight] if kept else {}
+        for moment in kept:
+            state[moment] = checkpoint.tensors[f"{moment}.{name}"].to(weight.device)
+        if "exp_avg" in kept:
+            where = weight.device if optimizer.defaults.get("fused") else "cpu"
+            state["step"] = torch.tensor(float(checkpoint.step), device=where)
+
+
+def _owner(weight: Tensor, optimizers: Sequence[torch.optim.Optimizer]) -> torch.optim.Optimizer:
+    """The optimizer that updates this weight."""
+    return next(
+        optimizer
+        for optimizer in optimizers
+        if any(weight is each for group in optimizer.param_groups for each in group["params"])
+    )
+
+
+def write_checkpoint(file: Path, checkpoint: Checkpoint) -> None:
+    """Replace the checkpoint; the old one stays if writing fails."""
+    about = {"step": str(checkpoint.step), "recipe": json.dumps(checkpoint.recipe, sort_keys=True)}
+    write_atomic(file, save(checkpoint.tensors, metadata=about))
+
+
+def read_checkpoint(file: Path) -> Checkpoint:
+    try:
+        with safe_open(file, framework="pt") as stored:
+            about = stored.metadata() or {}
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 — not a dict
+        return Checkpoint(int(about["step"]), json.loads(about["recipe"]), tensors)
+    except (SafetensorError, KeyError, TypeError, ValueError) as problem:
+        raise InputError(f"{file} is not a checkpoint of a training run: {problem}; give another --out") from problem
+
 
 SENTENCES = (
     "The horse crossed the road because it was tired, and the horse stopped.",
@@ -128,8 +251,8 @@ class TrainingRun:
         self._check_finite()
         save_folder(self.model, self.data.tokenizer, self.folder)
         self.recorder.film.save(self.folder / "film.safetensors")
-        tensors = checkpoints.capture(self.model, *self.optimizers) | {"loss": self.loss.cpu()}
-        checkpoints.write(self.file, checkpoints.Checkpoint(self.step, self.recipe, tensors))
+        tensors = capture(self.model, *self.optimizers) | {"loss": self.loss.cpu()}
+        write_checkpoint(self.file, Checkpoint(self.step, self.recipe, tensors))
 
     def _advance(self, forward: Callable[[Tensor], Tensor]) -> Float[Tensor, ""]:
         """Take one optimizer step."""
@@ -164,7 +287,7 @@ class TrainingRun:
         return TrainingRecorder(self.model, text=text, probe=probe, sentences=sentences, tasks=tasks)
 
     def _resume(self) -> None:
-        found = checkpoints.read(self.file)
+        found = read_checkpoint(self.file)
         for name in sorted(self.recipe.keys() | found.recipe.keys()):
             there, here = found.recipe.get(name), self.recipe.get(name)
             if there != here:
@@ -172,7 +295,7 @@ class TrainingRun:
                     f"{self.file} is a checkpoint of another run: {name} is {there!r} there and {here!r} here; "
                     "use the old settings, or choose another folder"
                 )
-        checkpoints.restore(found, self.model, *self.optimizers)
+        restore(found, self.model, *self.optimizers)
         self.step, self.loss = found.step, found.tensors.get("loss", self.loss)
         self._resume_film()
 
@@ -192,7 +315,7 @@ class TrainingRun:
         """Refuse to save weights that are not numbers over those of the last checkpoint."""
         bad = next((name for name, weight in self.model.named_parameters() if not weight.isfinite().all()), None)
         if bad is not None:
-            kept = f"; the checkpoint of step {checkpoints.read(self.file).step} is kept" if self.file.exists() else ""
+            kept = f"; the checkpoint of step {read_checkpoint(self.file).step} is kept" if self.file.exists() else ""
             raise InputError(
                 f"training diverged before step {self.step}: {bad} has values that are NaN or infinite{kept}. "
                 "Use a lower learning rate"

@@ -16,8 +16,7 @@ from headscope.attention.scores import BiasBlock, Scores
 from headscope.errors import ModelError
 from headscope.models.any_torch.axes import HeadAxes
 from headscope.models.any_torch.function_mode import FoundCall
-from headscope.models.any_torch.learning import LearnedSite
-from headscope.models.any_torch.score_product import query_and_key, why_no_pattern
+from headscope.models.any_torch.learning import LearnedSite, query_and_key, why_no_pattern
 from headscope.models.huggingface.masks import RealKeys, split_mask
 
 LARGEST_SCORE = {torch.float64: 1e10}

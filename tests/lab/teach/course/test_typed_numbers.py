@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headscope.lab.teach.course.typed_numbers import means, readings
+from headscope.lab.teach.course.questions import means, readings
 
 
 @pytest.mark.parametrize(
