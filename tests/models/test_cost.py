@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.models import tiny
 
-from headscope.models.cost import cost
+from headscope.heads.pruning import cost
 from headscope.models.loading import open_model
 
 

@@ -410,7 +410,7 @@ export interface paths {
         };
         /**
          * Hand Roles
-         * @description Every model by hand, with the first line of its docstring.
+         * @description Every model by hand.
          */
         get: operations["hand_roles_api_lab_by_hand_get"];
         put?: never;
@@ -1502,20 +1502,6 @@ export interface components {
             W_Q: (number)[][];
         };
         /**
-         * Figure
-         * @description A figure of the page inside a lesson: which component, the numbers it starts from, its caption.
-         */
-        Figure: {
-            /** Caption */
-            caption: string;
-            /** Kind */
-            kind: string;
-            /** Props */
-            props: {
-                [key: string]: unknown;
-            };
-        };
-        /**
          * FilmBehaviour
          * @description A task: its loss and share of right answers at every point, the head that looks at the answer most at the end,
          *     and between which two points it was learned (None where it was not).
@@ -1799,6 +1785,20 @@ export interface components {
             position: number;
         };
         /**
+         * LessonFigure
+         * @description A figure of the page inside a lesson: which component, the numbers it starts from, its caption.
+         */
+        LessonFigure: {
+            /** Caption */
+            caption: string;
+            /** Kind */
+            kind: string;
+            /** Props */
+            props: {
+                [key: string]: unknown;
+            };
+        };
+        /**
          * LessonList
          * @description The table of contents; in a class, students see the open lessons. ``last`` is the number of the course's last.
          */
@@ -1831,7 +1831,7 @@ export interface components {
             /** Computed */
             computed: string;
             /** Figures */
-            figures: components["schemas"]["Figure"][];
+            figures: components["schemas"]["LessonFigure"][];
             /** Idea */
             idea: string;
             /** Name */

@@ -22,8 +22,7 @@ from headscope.heads.questions.standard_questions import VisibleKeys
 from headscope.models.finite import PassCheck, deferred_checks
 from headscope.models.modes import device_of, threads
 from headscope.models.recording import OpenModel, note_logsumexp
-from headscope.scan.corpus.document_split import DocumentBlock, DocumentSplit
-from headscope.scan.corpus.packing import PackedRows, RowFormat
+from headscope.scan.corpus.packing import DocumentBlock, DocumentSplit, PackedRows, RowFormat
 from headscope.scan.labels import Asked, label_batch, null_name, question_names
 from headscope.scan.options import ScanOptions
 from headscope.scan.tally import TRAITS, SiteValues, Tally, TallyLayout, reduce

@@ -59,7 +59,10 @@ class SiteSums:
 
 
 def reduce(site: SiteValues, n_questions: int, context: int) -> SiteSums:
-    """Sum one site of one batch. The first ``n_questions`` quantities after the traits also give best queries."""
+    """Sum one site of one batch. The first ``n_questions`` quantities after the traits also give best queries.
+
+    Nothing here synchronises with a GPU: the sums are copied to the host while the next batch runs.
+    """
     valid = site.valid[..., None]
     wide = site.values.double() * valid
     parts = [(piece.row, slice(piece.start, piece.stop)) for piece in site.pieces]

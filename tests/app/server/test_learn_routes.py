@@ -16,7 +16,7 @@ from headscope.errors import InputError
 from headscope.heads.film import Film
 from headscope.lab.cards import card as card_module
 from headscope.lab.teach import lessons
-from headscope.lab.teach.course.live_text import plain
+from headscope.lab.teach.lessons import plain
 from headscope.scope import EMBEDDED
 
 

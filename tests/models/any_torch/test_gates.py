@@ -12,8 +12,7 @@ from torch import nn
 
 from headscope.errors import ModelError
 from headscope.models.any_torch.axes import HeadAxes
-from headscope.models.any_torch.gates import read_hints
-from headscope.models.any_torch.learning import LearnedSite
+from headscope.models.any_torch.learning import LearnedSite, read_hints
 from headscope.models.any_torch.model import AnyTorchModel
 from headscope.models.loading import open_model
 

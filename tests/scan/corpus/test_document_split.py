@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from headscope.attention.masks import Mask, causal
 from headscope.attention.observer import Call, plain
 from headscope.attention.scores import Scores
-from headscope.scan.corpus import document_split
-from headscope.scan.corpus.document_split import DocumentBlock, DocumentSplit
-from headscope.scan.corpus.packing import PackedRows, Piece, RowFormat, pack
+from headscope.scan.corpus import packing
+from headscope.scan.corpus.packing import DocumentBlock, DocumentSplit, PackedRows, Piece, RowFormat, pack
 
 HEADS, KV, WIDTH = 4, 2, 3
 
@@ -59,7 +58,7 @@ def test_every_piece_has_the_output_it_has_alone(separate_calls: bool, lengths: 
     rows = packed(lengths)
     call = a_call(rows, causal())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(document_split, "MIN_MEAN_TOKENS", 0 if separate_calls else 10_000)
+        patch.setattr(packing, "MIN_MEAN_TOKENS", 0 if separate_calls else 10_000)
         z, blocks = attention_output(rows, call)
     for piece in rows.pieces:
         torch.testing.assert_close(z[piece.row, :, piece.start : piece.stop], alone(call, piece))

@@ -9,7 +9,7 @@ import { numbers } from "./lesson-numbers.svelte";
 type Schemas = components["schemas"];
 export type LessonLine = Schemas["LessonSummary"];
 export type Lesson = Schemas["LessonResponse"];
-export type LessonFigure = Schemas["Figure"];
+export type LessonFigure = Schemas["LessonFigure"];
 export type LessonBlock = Schemas["CodeBlock"];
 /** The last answer to a question; `tried` are all answers so far, in order; `solved` where one of them was right. */
 export type Marked = Schemas["Marked"] & { answer: string; tried?: string[]; solved?: boolean };

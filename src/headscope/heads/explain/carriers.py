@@ -24,7 +24,7 @@ from headscope.models.structure.points import Point, gradients_at
 from headscope.names import Head
 
 if TYPE_CHECKING:
-    from headscope.heads.explain.sources import Reader
+    from headscope.heads.explain.sources import DocumentReader
 
 DRAWS = 3  # sets of random heads
 NODES = ((0.1127, 5 / 18), (0.5, 8 / 18), (0.8873, 5 / 18))  # Gauss-Legendre on 0–1
@@ -79,7 +79,7 @@ class Carriers(HeadTable):
 
 
 def carriers(
-    reader: Reader, span: range, document: int, answer: int, count: int, whole: float, everything: float
+    reader: DocumentReader, span: range, document: int, answer: int, count: int, whole: float, everything: float
 ) -> Carriers:
     """Estimate every head's part of an effect, then cut the arrows of those with the largest."""
     heads = tuple(reader.model.shape.heads())
@@ -98,7 +98,9 @@ def carriers(
     )
 
 
-def slopes(reader: Reader, spans: Sequence[range], answer: int, odds: float = 1.0) -> Float[Tensor, "span head"]:
+def slopes(
+    reader: DocumentReader, spans: Sequence[range], answer: int, odds: float = 1.0
+) -> Float[Tensor, "span head"]:
     """How fast the log-probability of an answer grows with the log-odds of each head's arrows into each span.
 
     With odds below 1, at the point where all arrows into the first span have these odds.

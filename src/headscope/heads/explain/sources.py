@@ -62,7 +62,7 @@ class Sources:
     attention: Float[Tensor, " document"]
     """Share of the attention of the positions that predict the answer, mean of all heads, without the first token."""
     passes: int
-    reader: Reader = field(repr=False, compare=False)
+    reader: DocumentReader = field(repr=False, compare=False)
 
     @property
     def effects(self) -> Float[Tensor, "document answer"]:
@@ -244,7 +244,7 @@ def sources(
         _text(prepared.tokens, span) if isinstance(each, range) else each
         for each, span in zip(documents, spans, strict=True)
     ]
-    return Reader(model, prepared, answers).measured(prompt, texts, spans)
+    return DocumentReader(model, prepared, answers).measured(prompt, texts, spans)
 
 
 def _prompt(documents: Sequence[str | range], question: Any) -> Any:
@@ -276,7 +276,7 @@ def _own_answer(model: OpenModel, prompt: Any) -> str:
     return word
 
 
-class Reader:
+class DocumentReader:
     """A prompt and answers, read under edits."""
 
     def __init__(self, model: OpenModel, prepared: Prepared, answers: tuple[str, ...]) -> None:

@@ -34,7 +34,11 @@ EXACT_UP_TO = 200
 
 
 def signed_ranks(differences: Float[Tensor, "input head"]) -> Float[Tensor, " head"]:
-    """Each head's p-value: the chance of a rank sum at least this large if every sign were equally likely."""
+    """Each head's p-value: the chance of a rank sum at least this large if every sign were equally likely.
+
+    Wilcoxon's test over inputs, one-sided and exact: no normal distribution is assumed where 32 inputs meet thousands
+    of tests. Ties and zeros are ranked against the head.
+    """
     n = len(differences)
     if n == 0:
         return torch.ones(differences.shape[1], dtype=torch.float64)

@@ -1,7 +1,9 @@
 """Load lessons from Markdown: text with live numbers and figures, a block to edit and run, and questions.
 
-The Python block of a lesson runs when it is loaded, and every number in its text is a variable of that block
-(``course/live_text.py``). The numpy block is the reader's: the page runs it in the browser, a terminal prints it.
+The Python block of a lesson runs when it is loaded, and ``{{name:.2f}}`` in its text is a variable of that block:
+filled in for the terminal, ``{{name:.2f=0.69}}`` for the page, so that a figure that changes ``name`` changes the text
+too. The form ``w`` writes a weight as ``.69``, ``head|heads`` a count with its word. A figure stands between
+``::: figure kind name prop=name`` and ``:::``, with its caption. The numpy block is the reader's.
 """
 
 from __future__ import annotations
@@ -17,8 +19,90 @@ from typing import Any
 import torch
 
 from headscope.errors import InputError
-from headscope.lab.teach.course.live_text import Figure, live, plain, take_figures, with_captions
 from headscope.lab.teach.course.questions import TOLD_AT, Marked, QuizQuestion, parse_question
+
+_NAMED = re.compile(r"\{\{([^{}]+)\}\}")
+_LIVE = re.compile(r"\{\{([^{}:=]+)(?::([^{}=]*))?=([^{}]*)\}\}")
+_FIGURE = re.compile(r"^::: figure ([\w-]+)((?: [\w=]+)*)\n(.*?)^:::$\n?", flags=re.M | re.S)
+PLACE = "[[figure {}]]"
+_PLACE = re.compile(r"^\[\[figure (\d+)\]\]$", flags=re.M)
+
+
+@dataclass(frozen=True)
+class LessonFigure:
+    """A figure of the page inside a lesson: which component, the numbers it starts from, its caption."""
+
+    kind: str
+    props: dict[str, Any]
+    caption: str
+
+
+def _number(value: Any, form: str) -> str:
+    """A value in a format of Python's, as a weight (``w``: .69, 1, 0), or with its word (``head|heads``: 1 head)."""
+    if "|" in form:
+        one, several = form.split("|")
+        return f"{value} {one if value == 1 else several}"
+    if form != "w":
+        text = format(value, form)
+        return text.replace("-", "−") if isinstance(value, (int, float)) and not form.endswith("e") else text
+    text = f"{abs(float(value)):.2f}"
+    text = "1" if text == "1.00" else "0" if text == "0.00" else text.removeprefix("0")
+    return f"−{text}" if float(value) < 0 and text != "0" else text
+
+
+def live(text: str, names: Mapping[str, Any]) -> str:
+    """Add to every ``{{name:format}}`` what it is now."""
+
+    def value(found: re.Match[str]) -> str:
+        name, _, form = found[1].partition(":")
+        if name not in names:
+            raise InputError(f"the text uses {name!r}, which its code does not compute")
+        shown = _number(names[name], form)
+        return "{{" + found[1] + "=" + shown + "}}"
+
+    return _NAMED.sub(value, text)
+
+
+def plain(text: str) -> str:
+    """Text with its numbers filled in."""
+    return _LIVE.sub(r"\3", text)
+
+
+def with_captions(text: str, figures: list[LessonFigure]) -> str:
+    """Text for a terminal: a figure is its caption."""
+
+    def caption(found: re.Match[str]) -> str:
+        return "\n".join(f"> {line}" for line in plain(figures[int(found[1])].caption).splitlines())
+
+    return _PLACE.sub(caption, text)
+
+
+def take_figures(text: str, names: Mapping[str, Any], start: int = 0) -> tuple[str, list[LessonFigure]]:
+    """Replace figures by their places, and give each the variables it names."""
+    figures: list[LessonFigure] = []
+
+    def place(found: re.Match[str]) -> str:
+        kind, caption = found[1], found[3].strip()
+        wanted = {prop: name or prop for prop, _, name in (each.partition("=") for each in found[2].split())}
+        missing = [name for name in wanted.values() if name not in names]
+        if missing:
+            raise InputError(f"the figure {kind!r} uses {missing[0]!r}, which its code does not compute")
+        figures.append(LessonFigure(kind, {prop: _json(names[name]) for prop, name in wanted.items()}, caption))
+        return PLACE.format(start + len(figures) - 1) + "\n"
+
+    return _FIGURE.sub(place, text), figures
+
+
+def _json(value: Any) -> Any:
+    """Tensors, tuples and arrays as lists."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {str(name): _json(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json(each) for each in value]
+    return value
+
 
 FOLDER = Path(__file__).with_name("lessons")
 SECTIONS = ("Idea", "Computed", "Try it", "Questions")
@@ -51,7 +135,7 @@ class LessonText:
     computed: str
     try_it: str
     block: CodeBlock | None
-    figures: list[Figure]
+    figures: list[LessonFigure]
 
 
 @dataclass(frozen=True)
@@ -101,7 +185,7 @@ def _read(file: Path) -> Lesson:
     code = _code(text, file.name)
     names, output = _run(code, file.name)
     rest, figures = take_figures(text.replace(f"```python\n{code}```\n", CODE, 1), names)
-    figures = [Figure(each.kind, each.props, live(each.caption, names)) for each in figures]
+    figures = [LessonFigure(each.kind, each.props, live(each.caption, names)) for each in figures]
     title, parts = _sections(live(rest, names), file.name)
     number, name = file.stem.split("-", 1)
     before, _, after = (part.strip() for part in parts["Computed"].partition(CODE))

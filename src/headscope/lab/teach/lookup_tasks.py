@@ -135,7 +135,11 @@ class _Trained:
 
 
 class StackedModels:
-    """Models of one arm, one per seed, with their weights stacked."""
+    """Models of one arm, one per seed, with their weights stacked.
+
+    Every product is one call for all seeds. The answer is read at the last position, so the last layer has one query
+    and needs no keys and values: q·(W_K n) = (W_K^T q)·n and sum p (W_V n) = W_V (sum p n).
+    """
 
     def __init__(self, models: Sequence[LookupModel], arm: Arm) -> None:
         self.models, self.arm, self.task = list(models), arm, models[0].task

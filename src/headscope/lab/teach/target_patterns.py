@@ -240,7 +240,11 @@ def _modifies(words: Sequence[str], start: int, at: int) -> bool:
 
 
 def sentence_targets(words: Sequence[str]) -> list[Target]:
-    """Verb to subject, noun to modifier, pronoun to antecedent and previous token, as far as they can be guessed."""
+    """Verb to subject, noun to modifier, pronoun to antecedent and previous token, as far as they can be guessed.
+
+    Closed classes of English words cut the sentence into noun phrases and verbs. This is no parser: what it cannot
+    place it leaves without an arrow.
+    """
     phrases = _phrases(words)
     inside = {at for phrase in phrases if not phrase.is_pronoun for at in range(phrase.start, phrase.noun + 1)}
     return [

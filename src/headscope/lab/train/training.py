@@ -40,7 +40,11 @@ ROUNDS, EPS = 5, 1e-7
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum whose matrix updates are orthogonalised, scaled to the size of AdamW's, with decoupled weight decay."""
+    """Momentum whose matrix updates are orthogonalised, scaled to the size of AdamW's, with decoupled weight decay.
+
+    As ``torch.optim.Muon`` with ``adjust_lr_fn="match_rms_adamw"`` (Jordan 2024; Liu et al. 2025), which launches some
+    thirty kernels for every matrix; here those of one shape are orthogonalised together.
+    """
 
     def __init__(self, weights: Iterable[Tensor], *, lr: float, weight_decay: float, momentum: float = 0.95) -> None:
         super().__init__(list(weights), {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})

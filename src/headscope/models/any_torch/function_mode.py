@@ -53,7 +53,11 @@ class LazyWeights(Tensor):
 
 
 def multihead_parts(args: Any, kwargs: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
-    """The output of multi-head attention, and its weights where they are asked for, computed on first use."""
+    """The output of multi-head attention, and its weights where they are asked for, computed on first use.
+
+    ``nn.MultiheadAttention`` asks for its weights unless it is told not to, and most callers drop them. So it runs
+    without, and nothing of queries × keys is made.
+    """
     given = _signature.bind(*args, **kwargs)
     given.apply_defaults()
     if not given.arguments["need_weights"]:

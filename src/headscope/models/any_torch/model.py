@@ -20,8 +20,7 @@ from headscope.models.any_torch.checks import check_sites, seeded
 from headscope.models.any_torch.compiled import without_fast_path
 from headscope.models.any_torch.describe import describe, items_mixed, notes_on, refusal
 from headscope.models.any_torch.function_mode import AttentionMode, FoundCall, MatrixUse, ModelParts, OnMatrix, Visit
-from headscope.models.any_torch.gates import find_gated, read_hints
-from headscope.models.any_torch.learning import LearnedSite, Learning, MatrixTake
+from headscope.models.any_torch.learning import LearnedSite, Learning, MatrixTake, find_gated, read_hints
 from headscope.models.any_torch.matrices import as_matrix
 from headscope.models.any_torch.prepare import prepare
 from headscope.models.inputs import prepare as prepare_tensors

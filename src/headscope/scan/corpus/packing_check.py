@@ -20,8 +20,7 @@ from headscope.errors import InputError
 from headscope.models.inputs.dummy_inputs import tokens
 from headscope.models.modes import device_of
 from headscope.models.recording import OpenModel
-from headscope.scan.corpus.document_split import DocumentSplit, is_whole_call
-from headscope.scan.corpus.packing import MIN_TOKENS, PackedRows, Piece, RowFormat
+from headscope.scan.corpus.packing import MIN_TOKENS, DocumentSplit, PackedRows, Piece, RowFormat, is_whole_call
 from headscope.scan.measure import forward_parameters, model_inputs
 
 SAMPLES = ("The rain had stopped before they came", "and nobody asked the old man where he had been.")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from headscope.errors import InputError
-from headscope.lab.teach.course.live_text import live, plain, take_figures, with_captions
+from headscope.lab.teach.lessons import live, plain, take_figures, with_captions
 
 NAMES = {"share": 0.694, "word": "it", "table": torch.eye(2), "below": -0.5}
 
