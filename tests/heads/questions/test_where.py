@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 import torch
@@ -13,6 +15,8 @@ import headscope
 from headscope.errors import InputError
 from headscope.heads.questions.label_rules import token_class
 from headscope.heads.questions.where import FIRST, SINK, Where
+from headscope.heads.roles.run import shuffled_weights
+from headscope.lab.compile import PROGRAMS, CompileOptions, compile_program
 from headscope.scope import EMBEDDED, Scope
 
 TEXTS = (
@@ -139,20 +143,82 @@ def test_long_texts_are_read_to_their_beginning(scope: Scope) -> None:
     assert "2 texts of up to 512 tokens" in str(found["5.6"])
 
 
-def test_a_sentence_says_what_was_measured(scope: Scope) -> None:
-    look = scope.look("My white horse drank at the river. My white horse drank at the")
-    found, pattern = look.where("5.6"), look.pattern("5.6")[1:].double()
-    first = float(pattern[:, 0].mean())
-    ids = [token.id for token in look.tokens]
-    after = sum(
-        float(pattern[i - 1, j]) for i in range(1, len(ids)) for j in range(1, i) if ids[j - 1] == ids[i]
-    ) / len(pattern)
-    there = sum(ids[i] in ids[:i] for i in range(1, len(ids))) / len(pattern)
-    assert str(found) == (
-        f"On this text, {first:.0%} of its attention goes to the first token (an attention sink). Of the other "
-        f"{1 - first:.0%}, {after / (1 - first):.0%} goes to the token that followed an earlier copy (there is one at "
-        f"{there:.0%} of positions)."
-    )
+def kinds_by_hand(ids: list[int], texts: list[str], i: int, j: int) -> set[str]:
+    """All classes that a key fits, whatever stands before them."""
+    end, sign = texts[j].strip() in END or "\n" in texts[j], re.fullmatch(r"[\W_]+", texts[j].strip())
+    found = {
+        "the token itself": i == j,
+        "the token that followed an earlier copy": i > j > 0 and ids[j - 1] == ids[i],
+        "an earlier copy": i > j and ids[j] == ids[i],
+        "the previous token": i - j == 1,
+        "2 to 4 tokens back": 2 <= i - j <= 4,
+        "an end of a sentence or line": end,
+        "other punctuation": bool(sign) and not end,
+    }
+    return {name for name, fits in found.items() if fits}
+
+
+@pytest.mark.parametrize("how", ["embedded", "shuffled", "compiled"])
+def test_every_part_of_a_sentence_is_measured_by_hand(how: str) -> None:
+    with ExitStack() as stack:
+        if how == "compiled":
+            made = compile_program(PROGRAMS["look up a name"], CompileOptions(context=64, mlp=True))
+            scope = stack.enter_context(headscope.load(made.model, tokenizer=made.tokenizer))
+        else:
+            scope = stack.enter_context(headscope.load(dtype=torch.float32))
+            if how == "shuffled":
+                stack.enter_context(shuffled_weights(scope.model, 0))
+        looks = [scope.look(text) for text in TEXTS]
+        found = scope.where(TEXTS)
+        rows = sum(len(look.tokens) - 1 for look in looks)
+        for head, each in found.heads.items():
+            got: dict[str, float] = {}
+            there: dict[str, int] = {}
+            for look in looks:
+                ids, texts = [token.id for token in look.tokens], [token.text for token in look.tokens]
+                pattern = look.pattern(head).tolist()
+                for i in range(1, len(ids)):
+                    seen = set()
+                    for j in range(i + 1):
+                        far = ELSEWHERE[(i - j > 16) + (i - j > 64)]
+                        names = {FIRST} if j == 0 else kinds_by_hand(ids, texts, i, j) or {far}
+                        seen |= names
+                        for name in names:
+                            got[name] = got.get(name, 0.0) + pattern[i][j] / rows
+                    there |= {name: there.get(name, 0) + 1 for name in seen}
+            length = max(len(look.tokens) for look in looks)
+            check(str(each), got, {name: count / rows for name, count in there.items()}, length)
+
+
+ELSEWHERE = ("elsewhere (5 to 16 tokens away)", "elsewhere (17 to 64 tokens away)", "elsewhere (farther away)")
+PERCENT = r"(under 1%|over 99%|\d+%)"
+
+
+def check(sentence: str, got: dict[str, float], there: dict[str, float], length: int) -> None:
+    """Measure each part of a sentence; what fits no template fails."""
+    left = sentence.removeprefix(f"On {len(TEXTS)} texts of up to {length} tokens, ")
+    assert left != sentence
+    first, rest = got[FIRST], 1 - got[FIRST]
+    if found := re.match(rf"{PERCENT} of its attention goes to the first token\.(?: Of the rest, |$)", left):
+        assert is_percent(found[1], first)
+        left = left[found.end() :]
+    else:
+        assert " of its attention outside the first token goes" in left
+        left = left.replace(" of its attention outside the first token", "", 1)
+    while left:
+        part = re.match(
+            rf"{PERCENT} goes (?:to )?(.*?)(?: \(there is one at {PERCENT} of positions\))?(?:, |\.$)", left
+        )
+        assert part, left
+        assert is_percent(part[1], got[part[2]] / rest), part[2]
+        assert part[3] is None or is_percent(part[3], there[part[2]]), part[2]
+        left = left[part.end() :]
+
+
+def is_percent(said: str, share: float) -> bool:
+    if said == "under 1%":
+        return 0 < share < 0.0101
+    return 0.9899 < share <= 1.0001 if said == "over 99%" else abs(float(said[:-1]) / 100 - share) <= 0.0051
 
 
 def test_the_table_has_a_row_per_head_and_class(found: Where) -> None:

@@ -28,15 +28,14 @@ from headscope.names import Head, HeadName
 if TYPE_CHECKING:
     from headscope.heads.look.look import Look
 
-FIRST, SINK = "first token", "no token (learned sink)"
+FIRST, SINK = "first token", "learned sink"
 _END = re.compile(r"""[.!?…]+["'”’)\]]*|[。！？]+""")
 _ADDED = re.compile(r"\[[A-Z]+\]|<\|?[^<>\s]+\|?>")
 MOST_TOKENS = 512  # read of each text: a head's partition needs thousands of rows, not millions
 _CELLS = 2**22  # of a site's patterns that are held at a time
 FITTINGS = 30
-MENTIONED = 0.1  # a sentence names the classes that get at least this much outside the first token, at most three
+MENTIONED = 0.1  # a sentence names the classes that get at least this much of the rest, at most three
 _ELSEWHERE = ("elsewhere, 5 to 16 tokens away", "elsewhere, 17 to 64 tokens away", "elsewhere, farther away")
-_UNSAID = (FIRST, SINK, *_ELSEWHERE)
 _BY_PLACE = ("the token itself", "the previous token", "2 to 4 tokens back", "the next token", "2 to 4 tokens ahead")
 
 
@@ -114,24 +113,27 @@ class HeadWhere:
     kind: str = "texts"
 
     def __str__(self) -> str:
-        first = self.shares[FIRST].share
         texts = f"On {self.n_texts} {self.kind} of up to {self.n_tokens} tokens" if self.n_texts > 1 else "On this text"
-        rest = max(1 - first, 1e-12)
-        own = {name: each for name, each in self.shares.items() if name not in _UNSAID}
-        parts = [(each.alone / rest, name) for name, each in own.items() if each.share / rest >= MENTIONED]
-        parts = sorted(parts, reverse=True)[:3]
-        goes = [f"goes to {name}{self._condition(name)}" for _, name in parts]
-        if not parts:
-            spread = (
-                f"{texts}, its attention is spread: no class gets {percent(MENTIONED)} of what lies outside the first"
-            )
-            return f"{spread} token, which gets {percent(first)}."
-        said = [f"{percent(part)} {where}" for (part, _), where in zip(parts, goes, strict=True)]
-        if first < MENTIONED:
-            said[0] = f"{percent(parts[0][0])} of its attention outside the first token {goes[0]}"
-            return f"{texts}, {', '.join(said)}."
-        sink = f"{texts}, {percent(first)} of its attention goes to the first token (an attention sink)."
-        return f"{sink} Of the other {percent(1 - first)}, {', '.join(said)}."
+        first = self.shares[FIRST].share
+        sink = self.shares[SINK].share if SINK in self.shares else 0.0
+        rest = 1 - first - sink
+        said = f"{texts}, {percent(first)} of its attention goes to the first token"
+        said += f" and {percent(sink)} to a learned sink." if sink else "."
+        if rest < 0.005:
+            return said
+        kinds = [(each.share / rest, name) for name, each in self.shares.items() if name not in (FIRST, SINK)]
+        most = sorted(kinds, reverse=True)[:3]
+        goes = [self._goes(name, rest) for share, name in most if share >= MENTIONED or name == most[0][1]]
+        if sink or first >= MENTIONED:
+            return f"{said} Of the rest, {', '.join(goes)}."
+        return f"{texts}, {', '.join(goes).replace(' goes', ' of its attention outside the first token goes', 1)}."
+
+    def _goes(self, name: str, rest: float) -> str:
+        """What a class gets of the rest, measured alone; what goes elsewhere is in no other class."""
+        share = self.shares[name]
+        if name in _ELSEWHERE:
+            return f"{percent(share.share / rest)} goes {name.replace(', ', ' (')})"
+        return f"{percent(share.alone / rest)} goes to {name}{self._condition(name)}"
 
     def _condition(self, name: str) -> str:
         present = self.shares[name].present
