@@ -14,7 +14,7 @@ import platform
 import resource
 import time
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -74,11 +74,11 @@ def main() -> None:
     divided = [(PARTITION, arm, given.seeds, narrow) for arm in partition_arms()]
     if given.partition_only:
         measured = json.loads(RESULTS.read_text(encoding="utf-8"))
-        measured["partition"] = [each.to_dict() for each in measured_outcomes(divided, given.workers)]
+        measured["partition"] = [asdict(each) for each in measured_outcomes(divided, given.workers)]
     else:
         start = time.perf_counter()
         found = measured_outcomes(trials + divided, given.workers)
-        measured = Results(found[: len(trials)], found[len(trials) :], budget, given.seeds).to_dict()
+        measured = asdict(Results(found[: len(trials)], found[len(trials) :], budget, given.seeds))
         measured["machine"] = {
             "python": platform.python_version(),
             "torch": torch.__version__,
@@ -88,7 +88,7 @@ def main() -> None:
         }
         measured |= {"seconds": round(time.perf_counter() - start), "processor_seconds": processor_seconds()}
     RESULTS.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
-    SHIPPED.write_text(json.dumps(Results.from_dict(measured).to_dict(), indent=1) + "\n", encoding="utf-8")
+    SHIPPED.write_text(json.dumps(asdict(Results.of(measured)), indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def trained(page: Page) -> None:
 
 
 def test_four_heads_are_trained_and_a_word_can_be_followed_to_the_sum(show: Show):
-    page, crafted = show("four-heads"), craft()
+    page, crafted = show("four-heads"), craft(SENTENCE, default_targets())
     trained(page)
     for head, fit in enumerate(crafted.heads):
         assert abs(float(page.locator(f"[data-hit='{head}']").inner_text()) - fit.hit) <= 0.005

@@ -948,6 +948,31 @@ export interface components {
             toward: components["schemas"]["NextToken"] | null;
         };
         /**
+         * Behaviour
+         * @description A task of a film over its points: loss, share of right answers, and the head that ends with the most attention.
+         *
+         *     ``before`` is the last point at which the share of right answers is below half of its way from chance to its end,
+         *     ``after`` the next; both are None where the task is not learned.
+         */
+        Behaviour: {
+            /** After */
+            after: number | null;
+            /** Attention */
+            attention: number[];
+            /** Before */
+            before: number | null;
+            /** Head */
+            head: string;
+            /** Loss */
+            loss: (number | null)[];
+            /** Name */
+            name: string;
+            /** Right */
+            right: number[];
+            /** Sentence */
+            sentence: string;
+        };
+        /**
          * CardRequest
          * @description One of a name, a config or sizes; then other numbers of heads or KV heads, to see what changes.
          */
@@ -1502,29 +1527,6 @@ export interface components {
             W_Q: (number)[][];
         };
         /**
-         * FilmBehaviour
-         * @description A task: its loss and share of right answers at every point, the head that looks at the answer most at the end,
-         *     and between which two points it was learned (None where it was not).
-         */
-        FilmBehaviour: {
-            /** After */
-            after: number | null;
-            /** Attention */
-            attention: number[];
-            /** Before */
-            before: number | null;
-            /** Head */
-            head: string;
-            /** Loss */
-            loss: (number | null)[];
-            /** Name */
-            name: string;
-            /** Right */
-            right: number[];
-            /** Sentence */
-            sentence: string;
-        };
-        /**
          * FilmMoment
          * @description One point of the film; losses are nats per token, None where nothing was measured.
          */
@@ -1553,10 +1555,6 @@ export interface components {
             before: number;
             /** Evidence */
             evidence: components["schemas"]["Crossing"][];
-            /** Quiet */
-            quiet: number;
-            /** Risen */
-            risen: number;
         };
         /**
          * FilmResponse
@@ -1568,7 +1566,7 @@ export interface components {
              * Behaviours
              * @default []
              */
-            behaviours: components["schemas"]["FilmBehaviour"][];
+            behaviours: components["schemas"]["Behaviour"][];
             /** Frames */
             frames: number[];
             /** Heads */
@@ -2526,8 +2524,6 @@ export interface components {
             on_partition: string[];
             /** Partition */
             partition: components["schemas"]["OutcomeFrame"][];
-            /** Partition Keys */
-            partition_keys: number;
             /** Partition Width */
             partition_width: number;
             /** Rows */

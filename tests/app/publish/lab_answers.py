@@ -47,7 +47,7 @@ def training() -> dict[str, Any]:
         Target("shared", arrows=((2, 0), (2, 2)), shares=(0.25, 0.75)),
     ]
     words = ["it", "was", "it"]
-    rows = [target.rows(words, causal=True) for target in targets]
+    rows = [target.rows(words) for target in targets]
     job = Job(words, torch.stack([matrix for matrix, _ in rows]), torch.stack([has for _, has in rows]))
     settings = CraftSettings(d_model=4, d_head=2, steps=STEPS, seed=3, snapshots=2)
     model = fresh_model(job, settings)

@@ -13,7 +13,7 @@ from headscope.app.pages.one_or_many import ResultsResponse
 from headscope.app.wire import Container, unpack
 from headscope.lab.teach.crafted_heads import craft
 from headscope.lab.teach.one_or_many import conclusions, stored_results
-from headscope.lab.teach.target_patterns import SENTENCE
+from headscope.lab.teach.target_patterns import SENTENCE, default_targets
 from headscope.lab.teach.worked_example import WorkedExample
 
 
@@ -52,7 +52,7 @@ def test_the_user_s_own_sentence_gets_the_previous_token_target_and_no_guess_wit
 
 def test_training_is_streamed_and_ends_with_the_lab_s_result(client, request_of):
     begun, *steps, done = frames(client.post("/api/lab/craft", json=request_of))
-    crafted = craft()
+    crafted = craft(SENTENCE, default_targets())
     assert begun.values["words"] == crafted.words
     np.testing.assert_array_equal(begun.arrays["wanted"], crafted.wanted)
     assert begun.arrays["finds"].sum(1).tolist() == [2, 2, 1, 10]
@@ -117,7 +117,9 @@ def test_crafted_heads_open_in_the_microscope(client, request_of):
     look = unpack(client.post(f"/api/look?model={opened['model']}", json={"text": opened["text"]}).content)
     asked = {"look": look.values["look"], "head": "0.2", "rows": [8, 9], "columns": [0, 11]}
     found = unpack(client.post(f"/api/weights?model={opened['model']}", json=asked).content)
-    np.testing.assert_allclose(found.arrays["weights"][0], craft().trace(8).weights[2], atol=1e-5)
+    np.testing.assert_allclose(
+        found.arrays["weights"][0], craft(SENTENCE, default_targets()).trace(8).weights[2], atol=1e-5
+    )
 
 
 def test_the_worked_example_is_the_lab_s(client):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from headscope.lab.teach.crafted_heads import Crafted, CraftSettings, craft
 from headscope.lab.teach.target_patterns import (
     SENTENCE,
     Target,
+    default_targets,
     previous_token,
     split_words,
 )
@@ -21,18 +24,18 @@ from headscope.lab.teach.target_patterns import (
 
 @pytest.fixture(scope="module")
 def crafted() -> Crafted:
-    return craft()
+    return craft(SENTENCE, default_targets())
 
 
 @pytest.mark.soak
 def test_four_heads_are_trained_in_two_seconds() -> None:
     start = time.process_time()
-    craft(settings=CraftSettings(seed=3))
+    craft(SENTENCE, default_targets(), CraftSettings(seed=3))
     assert time.process_time() - start <= 2
 
 
 def test_four_heads_hit_their_targets() -> None:
-    crafted = craft(settings=CraftSettings(seed=3))
+    crafted = craft(SENTENCE, default_targets(), CraftSettings(seed=3))
     assert [head.name for head in crafted.heads][2] == "Pronoun to antecedent"
     for head in crafted.heads:
         assert head.hit >= 0.9
@@ -72,9 +75,15 @@ def test_it_opens_in_the_microscope(crafted: Crafted) -> None:
 
 def test_a_target_pattern_with_two_keys_shares_its_row() -> None:
     wanted = ((1.0, 0, 0, 0), (0, 0, 0, 0), (0.5, 0.5, 0, 0), (0, 0.3, 0.7, 0))
-    crafted = craft("red green blue red", [Target("pattern", pattern=wanted)])
+    crafted = craft("red green blue red", [Target("pattern", **painted(wanted))])
     assert crafted.heads[0].hit >= 0.9
     torch.testing.assert_close(crafted.trace(3).weights[0], torch.tensor([0, 0.3, 0.7, 0]), atol=0.05, rtol=0)
+
+
+def painted(rows: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """Arrows and shares of a pattern."""
+    cells = [(start, end) for start, row in enumerate(rows) for end, share in enumerate(row) if share]
+    return {"arrows": tuple(cells), "shares": tuple(rows[start][end] for start, end in cells)}
 
 
 REACHED = 0.01
@@ -84,7 +93,7 @@ REACHED = 0.01
 @pytest.mark.parametrize("seed", range(3))
 def test_four_heads_reach_unequal_shares(seed: int) -> None:
     draw, words = random.Random(seed), split_words(SENTENCE)
-    targets = []
+    targets, wanted = [], []
     for head in range(4):
         rows: list[tuple[float, ...]] = [()]
         for position in range(1, len(words)):
@@ -92,11 +101,12 @@ def test_four_heads_reach_unequal_shares(seed: int) -> None:
                 key: draw.choice((1, 2, 3, 5, 7)) for key in draw.sample(range(position + 1), min(3, position + 1))
             }
             rows.append(tuple(parts.get(key, 0) / sum(parts.values()) for key in range(len(words))))
-        targets.append(Target(f"head {head}", pattern=tuple(rows)))
+        targets.append(Target(f"head {head}", **painted(rows)))
+        wanted.append(rows)
     crafted = craft(SENTENCE, targets)
     patterns = crafted.snapshots[-1].patterns
-    for head, target in enumerate(targets):
-        for position, row in enumerate(target.pattern or ()):
+    for head in range(4):
+        for position, row in enumerate(wanted[head]):
             if row:
                 assert patterns[head, position].tolist() == pytest.approx(list(row), abs=REACHED)
     assert not any(head.misses for head in crafted.heads)
@@ -111,7 +121,7 @@ def test_any_pattern_on_a_short_sentence_is_reached() -> None:
             parts = [draw.choice((0, 0, 1, 2, 3, 9)) for _ in range(position + 1)]
             rows.append(tuple(part / sum(parts) for part in parts) + (0.0,) * (4 - position) if any(parts) else ())
         patterns_wanted.append(tuple(rows))
-    crafted = craft("so it goes and went", [Target("any", pattern=wanted) for wanted in patterns_wanted])
+    crafted = craft("so it goes and went", [Target("any", **painted(wanted)) for wanted in patterns_wanted])
     for head, wanted in enumerate(patterns_wanted):
         reached = crafted.snapshots[-1].patterns[head]
         for position, row in enumerate(wanted):
@@ -150,25 +160,22 @@ ONE = [Target("t", arrows=((1, 0),))]
         ("", ONE, "the sentence has no word; attention needs at least two, as in 'The tired horse"),
         ("alone", ONE, "the sentence has one word, 'alone'; attention needs at least two"),
         ("word " * 200, ONE, "the sentence has 200 words; at most 64"),
-        ("two words", None, "this sentence has no default targets"),
         ("two words", [], "0 targets: give 1 to 16, one per head"),
         ("two words", [Target("t", arrows=((0, 1),))], r"t: 'two' \(0\) cannot attend ahead to 'words' \(1\)"),
         ("two words", [Target("t", arrows=((5, 1),))], "the arrow 5 → 1 is outside the words 0–1"),
         (
             "two words",
-            [Target("t", pattern=((1.0, 0.0), (1.0, 1.0)))],
+            [Target("t", arrows=((1, 0), (1, 1)), shares=(1.0, 1.0))],
             r"the row of 'words' \(1\) adds up to 2; a softmax",
         ),
-        ("two words", [Target("t", pattern=((0.2, 0.0), (1.0, 0.0)))], "adds up to 0.2; .*give more"),
-        ("two words", [Target("t", pattern=((1.0, 0.0), (2.0, -1.0)))], "shares are numbers from 0 to 1"),
+        ("two words", [Target("t", arrows=((0, 0),), shares=(0.2,))], "adds up to 0.2; .*give more"),
         (
             "two words",
-            [Target("t", pattern=((0.5, 0.5), (1.0, 0.0)))],
-            r"t: 'two' \(0\) cannot attend ahead to 'words' \(1\)",
+            [Target("t", arrows=((1, 0), (1, 1)), shares=(2.0, -1.0))],
+            "shares are numbers from 0 to 1",
         ),
-        ("two words", [Target("t", pattern=((1.0,),))], "the pattern of 2 words must have 2 rows of 2 numbers"),
     ],
 )
-def test_bad_input_is_refused(sentence: str, targets: list[Target] | None, message: str) -> None:
+def test_bad_input_is_refused(sentence: str, targets: list[Target], message: str) -> None:
     with pytest.raises(InputError, match=message):
         craft(sentence, targets)

@@ -25,7 +25,7 @@ WORDS = ["the", "cat", "saw", "the", "dog"]
 
 
 def job(*arrows: tuple[tuple[int, int], ...], words: list[str] = WORDS) -> Job:
-    rows = [Target("t", arrows=each).rows(words, causal=True) for each in arrows]
+    rows = [Target("t", arrows=each).rows(words) for each in arrows]
     return Job(words, torch.stack([row for row, _ in rows]), torch.stack([finds for _, finds in rows]))
 
 
@@ -82,7 +82,7 @@ def test_a_head_is_pulled_to_its_own_target_and_to_nothing_else() -> None:
 
 def test_answers_have_the_shares_of_unequal_heads() -> None:
     targets = [Target("a", arrows=((4, 1), (4, 2)), shares=(0.75, 0.25)), Target("b", arrows=((4, 1),))]
-    rows = [target.rows(WORDS, causal=True) for target in targets]
+    rows = [target.rows(WORDS) for target in targets]
     answers = _answers(Job(WORDS, torch.stack([row for row, _ in rows]), torch.stack([finds for _, finds in rows])))
     cat, saw = (int(_word_ids(WORDS)[place]) for place in (1, 2))
     assert answers[4, [cat, saw]].tolist() == pytest.approx([1.75 / 2, 0.25 / 2])

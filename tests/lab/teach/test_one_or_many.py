@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 
 def test_the_package_holds_the_committed_results() -> None:
     stored = json.loads((ROOT / "bench/results/one-or-many.json").read_text(encoding="utf-8"))
-    results = Results.from_dict(stored)
+    results = Results.of(stored)
     assert stored_results() == results
     assert results.seeds >= 5
     assert stored["machine"]["torch"]

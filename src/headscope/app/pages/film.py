@@ -16,7 +16,7 @@ from headscope.app.wire import Arrays
 from headscope.errors import InputError
 from headscope.heads.film import Film, FilmPoint
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.lab.train.phase_change import ABSENT, FORMED, Behaviour, Crossing, behaviours, crossings, phase_change
+from headscope.lab.train.phase_change import Behaviour, Crossing, behaviours, crossings, phase_change
 from headscope.scope import EMBEDDED
 
 FULL = 65_535
@@ -47,23 +47,7 @@ class FilmPhase(Response):
 
     before: int
     after: int
-    quiet: float
-    risen: float
     evidence: list[Crossing]
-
-
-class FilmBehaviour(Response):
-    """A task: its loss and share of right answers at every point, the head that looks at the answer most at the end,
-    and between which two points it was learned (None where it was not)."""
-
-    name: str
-    sentence: str
-    loss: list[float | None]
-    right: list[float]
-    head: str
-    attention: list[float]
-    before: int | None
-    after: int | None
 
 
 class FilmResponse(Response):
@@ -77,7 +61,7 @@ class FilmResponse(Response):
     sentences: list[FilmSentence]
     frames: list[int]
     phase: FilmPhase | None
-    behaviours: list[FilmBehaviour] = []
+    behaviours: list[Behaviour] = []
 
 
 class Films:
@@ -121,7 +105,7 @@ def read_film(name: str, film: Film, tokenizer: Path) -> tuple[FilmResponse, Arr
         sentences=sentences,
         frames=list(film.pattern_steps),
         phase=_phase(film),
-        behaviours=[_behaviour(each) for each in behaviours(film)],
+        behaviours=behaviours(film),
     )
     arrays: Arrays = {
         name: np.stack([each.float().numpy() for each in getattr(film, name)])
@@ -154,15 +138,10 @@ def _moment(point: FilmPoint) -> FilmMoment:
     return FilmMoment(step=point.step, tokens=point.tokens_seen, **finite)
 
 
-def _behaviour(found: Behaviour) -> FilmBehaviour:
-    loss = [each if math.isfinite(each) else None for each in found.loss]
-    return FilmBehaviour(**(vars(found) | {"loss": loss}))
-
-
 def _phase(film: Film) -> FilmPhase | None:
     """None where no head learns induction, as in a short run, or where its evidence was not measured."""
     try:
         before, after = phase_change(film.best("induction"))
-        return FilmPhase(before=before, after=after, quiet=ABSENT, risen=FORMED, evidence=list(crossings(film)))
+        return FilmPhase(before=before, after=after, evidence=crossings(film))
     except InputError:
         return None

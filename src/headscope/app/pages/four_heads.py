@@ -160,7 +160,7 @@ class HeadTrainer:
     def craft(self, asked: CraftRequest, emit: Emit) -> None:
         """Train the heads, and emit their patterns as they form."""
         words = split_words(asked.sentence)
-        rows = [target.rows(words, causal=True) for target in _targets(asked)]
+        rows = [target.rows(words) for target in _targets(asked)]
         wanted, finds = (torch.stack([row[part] for row in rows]) for part in (0, 1))
         begun = CraftBegun(words=words, steps=asked.steps)
         emit(begun, {"wanted": numbers(wanted), "finds": finds.to(torch.uint8).numpy()})

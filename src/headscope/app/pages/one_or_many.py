@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Literal
 
 import torch
@@ -70,7 +71,6 @@ class ResultsResponse(Response):
     arms: list[OutcomeFrame]
     partition: list[OutcomeFrame]
     partition_width: int
-    partition_keys: int
     conclusions: list[str]
     on_partition: list[str]
     rows: list[LookupRow]
@@ -106,7 +106,6 @@ def results() -> ResultsResponse:
         arms=[_frame(outcome) for outcome in stored.arms],
         partition=[_frame(outcome) for outcome in stored.partition],
         partition_width=PARTITION_WIDTH,
-        partition_keys=PARTITION.n_keys,
         conclusions=conclusions(stored),
         on_partition=on_partition(stored),
         rows=_rows(KEYS),
@@ -136,7 +135,8 @@ def _plan(asked: RunRequest) -> tuple[LookupTask, Sequence[Arm]]:
 
 
 def _frame(outcome: Outcome) -> OutcomeFrame:
-    return OutcomeFrame(**outcome.to_dict(), caught_up=outcome.mean >= SOLVED)
+    mean, low, high = (round(value, 4) for value in (outcome.mean, *outcome.interval))
+    return OutcomeFrame(**asdict(outcome), mean=mean, low=low, high=high, caught_up=outcome.mean >= SOLVED)
 
 
 def _rows(task: LookupTask) -> list[LookupRow]:

@@ -18,13 +18,13 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.lab.teach.target_patterns import SENTENCE, Target, default_targets, split_words
+from headscope.lab.teach.target_patterns import Target, split_words
 from headscope.lab.teach.tiny_transformer import Adam, TinyBlock, TinyConfig, TinyTransformer, one_thread
 
 GOOD_ENOUGH = 0.9
 """A row is fitted when this much of its target is covered."""
 
-MOST_STEPS = 5000
+MOST_STEPS, LEARNING_RATE = 5000, 0.005
 
 INITIAL_SCALE = 0.3
 """Scale of the initial W_Q and W_K, so that every head starts with a nearly uniform pattern."""
@@ -37,9 +37,7 @@ class CraftSettings:
     d_model: int = 32
     d_head: int = 8
     steps: int = 120
-    learning_rate: float = 0.005
     seed: int = 0
-    causal: bool = True
     positions: bool = True
     snapshots: int = 16
 
@@ -48,11 +46,6 @@ class CraftSettings:
             raise InputError(
                 f"d_model={self.d_model}, d_head={self.d_head}, steps={self.steps}: use d_model 2–512, d_head 1–256 "
                 f"and 1–{MOST_STEPS} steps, as in d_model=32, d_head=8, steps=120"
-            )
-        if self.snapshots < 2 or not 0 < self.learning_rate <= 1:
-            raise InputError(
-                f"snapshots={self.snapshots}, learning_rate={self.learning_rate}: use at least 2 snapshots and a "
-                "learning rate in 0–1, as in 0.005"
             )
 
 
@@ -97,7 +90,7 @@ def fit(job: Job, settings: CraftSettings, on_progress: Progress | None = None) 
     """Train W_Q and W_K of each head towards its target; W_V, W_O and the unembedding to predict the attended words."""
     model = fresh_model(job, settings)
     attention, x, answers = model.attention(), model.embed(job.ids).detach(), _answers(job)
-    adam = Adam([*attention.parameters(), *model.unembedding.parameters()], settings.learning_rate)
+    adam = Adam([*attention.parameters(), *model.unembedding.parameters()], LEARNING_RATE)
     due = _schedule(settings)
     snapshots: list[Snapshot] = []
     losses: list[Tensor] = []
@@ -125,7 +118,6 @@ def fresh_model(job: Job, settings: CraftSettings) -> TinyTransformer:
         d_model=settings.d_model,
         n_heads=len(job.wanted),
         d_head=settings.d_head,
-        causal=settings.causal,
         residual=False,
     )
     model = TinyTransformer(config)
@@ -227,8 +219,7 @@ class _Diagnosis:
         x = fresh_model(self.job, self.settings).embed(self.job.ids)[0].detach()
         same = (x[:, None] - x[None]).abs().amax(-1) < 1e-6
         row, words = self.job.wanted[head, position], self.job.words
-        n_keys = position + 1 if self.settings.causal else len(words)
-        for key in range(n_keys):
+        for key in range(position + 1):
             for other in range(key):
                 if same[key, other] and abs(float(row[key] - row[other])) > 1 - GOOD_ENOUGH:
                     both = f"{words[key]!r} at {other} and at {key}"
@@ -314,24 +305,23 @@ class Crafted:
 
 
 def craft(
-    sentence: str = SENTENCE,
-    targets: Sequence[Target] | None = None,
+    sentence: str,
+    targets: Sequence[Target],
     settings: CraftSettings | None = None,
     on_progress: Progress | None = None,
 ) -> Crafted:
     """Train one head towards each target. ``on_progress`` is called with every snapshot."""
     settings, words = settings or CraftSettings(), split_words(sentence)
-    chosen = _default_for(words) if targets is None else list(targets)
-    if not 1 <= len(chosen) <= 16:
-        raise InputError(f"{len(chosen)} targets: give 1 to 16, one per head")
-    rows = [target.rows(words, causal=settings.causal) for target in chosen]
+    if not 1 <= len(targets) <= 16:
+        raise InputError(f"{len(targets)} targets: give 1 to 16, one per head")
+    rows = [target.rows(words) for target in targets]
     job = Job(words, torch.stack([matrix for matrix, _ in rows]), torch.stack([has for _, has in rows]))
     fitted = fit(job, settings, on_progress)
     diagnosis = _Diagnosis(job, settings)
-    heads = [_head_fit(target, index, fitted, diagnosis) for index, target in enumerate(chosen)]
+    heads = [_head_fit(target, index, fitted, diagnosis) for index, target in enumerate(targets)]
     return Crafted(
         words,
-        chosen,
+        list(targets),
         settings,
         job.wanted,
         heads,
@@ -360,11 +350,3 @@ def _head_fit(target: Target, index: int, fitted: _Fitted, diagnosis: _Diagnosis
         why = "" if hit >= GOOD_ENOUGH else diagnosis.why(index, position)
         rows.append(RowFit(words[position], position, hit, why))
     return _HeadFit(target.name, target.asks, _head_hit(fitted.hits[index], has_target), rows)
-
-
-def _default_for(words: Sequence[str]) -> list[Target]:
-    if list(words) != split_words(SENTENCE):
-        raise InputError(
-            "this sentence has no default targets; give one per head, as arrows such as crossed > horse, was > it"
-        )
-    return default_targets()

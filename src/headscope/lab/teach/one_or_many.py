@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headscope.errors import InputError
 from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupTask, train_all
 
-SCHEMA_VERSION = 1
 SOLVED = 0.95
 """A seed, or an arm on average, solves a task from this accuracy on."""
 
@@ -58,10 +57,6 @@ class Outcome:
         half = _T95[min(count - 2, len(_T95) - 1)] * std / math.sqrt(count)
         return max(0.0, self.mean - half), min(1.0, self.mean + half)
 
-    def to_dict(self) -> dict[str, Any]:
-        low, high = self.interval
-        return asdict(self) | {"mean": round(self.mean, 4), "low": round(low, 4), "high": round(high, 4)}
-
 
 @dataclass(frozen=True)
 class Results:
@@ -72,26 +67,10 @@ class Results:
     budget: Budget
     seeds: int
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "seeds": self.seeds,
-            "budget": asdict(self.budget),
-            "arms": [outcome.to_dict() for outcome in self.arms],
-            "partition": [outcome.to_dict() for outcome in self.partition],
-        }
-
     @classmethod
-    def from_dict(cls, stored: dict[str, Any]) -> Results:
-        if stored.get("schema_version") != SCHEMA_VERSION:
-            raise InputError(
-                f"these results have schema_version {stored.get('schema_version')}; expected {SCHEMA_VERSION}"
-            )
-        derived = ("mean", "low", "high")
-        arms, partition = (
-            [Outcome(**{key: value for key, value in row.items() if key not in derived}) for row in stored[name]]
-            for name in ("arms", "partition")
-        )
+    def of(cls, stored: Mapping[str, Any]) -> Results:
+        """Read what ``asdict`` made of them."""
+        arms, partition = ([Outcome(**row) for row in stored[name]] for name in ("arms", "partition"))
         return cls(arms, partition, Budget(**stored["budget"]), stored["seeds"])
 
 
@@ -156,7 +135,7 @@ def outcome(trial: Trial) -> Outcome:
 
 def stored_results() -> Results:
     """The results of this release, written by ``bench/one_or_many.py``."""
-    return Results.from_dict(json.loads(Path(__file__).with_name("one_or_many.json").read_text(encoding="utf-8")))
+    return Results.of(json.loads(Path(__file__).with_name("one_or_many.json").read_text(encoding="utf-8")))
 
 
 def conclusions(results: Results) -> list[str]:

@@ -1,4 +1,4 @@
-"""Target attention patterns for trained heads: arrows between words, with equal or given shares, or a whole pattern."""
+"""Target attention patterns for trained heads: arrows between words, with equal or given shares."""
 
 from __future__ import annotations
 
@@ -23,32 +23,27 @@ Arrow = tuple[int, int]
 class Target:
     """The pattern that one head should learn. ``arrows`` are (query, key) positions, each with its share of the row.
 
-    Without ``shares`` the arrows of a row get equal parts. ``pattern`` gives the whole matrix instead: for each word
-    its shares over all words, or ``()`` for none. A row without a target attends to the first word, as an attention
-    sink does.
+    Without ``shares`` the arrows of a row get equal parts. A row without a target attends to the first word, as an
+    attention sink does.
     """
 
     name: str
     asks: str = ""
     arrows: tuple[Arrow, ...] = ()
-    pattern: tuple[tuple[int | float, ...], ...] | None = None
     shares: tuple[int | float, ...] = ()
 
-    def rows(self, words: Sequence[str], *, causal: bool) -> tuple[Float[Tensor, "query key"], Bool[Tensor, " query"]]:
+    def rows(self, words: Sequence[str]) -> tuple[Float[Tensor, "query key"], Bool[Tensor, " query"]]:
         """The wanted pattern, and which of its rows have a target."""
-        if self.pattern is not None:
-            matrix = self._from_pattern(len(words))
-        else:
-            matrix = self._from_shares(words) if self.shares else self._from_arrows(len(words))
-        if self.shares or self.pattern is not None:
+        matrix = self._from_shares(words) if self.shares else self._from_arrows(len(words))
+        if self.shares:
             for position, row in enumerate(matrix):
                 _check_row(self.name, f"{words[position]!r} ({position})", row)
         ahead = matrix.triu(1).nonzero().tolist()
-        if causal and ahead:
+        if ahead:
             start, end = ahead[0]
             raise InputError(
-                f"{self.name}: {words[start]!r} ({start}) cannot attend ahead to {words[end]!r} ({end}) in a causal "
-                "model: point the arrow back, or use causal=False"
+                f"{self.name}: {words[start]!r} ({start}) cannot attend ahead to {words[end]!r} ({end}): point "
+                "the arrow back"
             )
         return _normalised(matrix.float())
 
@@ -76,13 +71,6 @@ class Target:
         for (start, end), share in zip(self.arrows, self.shares, strict=True):
             matrix[start, end] = share
         return matrix
-
-    def _from_pattern(self, length: int) -> Tensor:
-        assert self.pattern is not None
-        rows = [row or (0,) * length for row in self.pattern]
-        if len(rows) != length or any(len(row) != length for row in rows):
-            raise InputError(f"{self.name}: the pattern of {length} words must have {length} rows of {length} numbers")
-        return torch.tensor(rows, dtype=torch.float32)
 
 
 def _check_row(name: str, word: str, row: Tensor) -> None:

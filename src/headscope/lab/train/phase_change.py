@@ -73,7 +73,7 @@ class Behaviour:
 
     name: str
     sentence: str
-    loss: list[float]
+    loss: list[float | None]
     right: list[float]
     head: str
     attention: list[float]
@@ -85,7 +85,8 @@ def behaviours(film: Film) -> list[Behaviour]:
     """Every task of a film with its moment, the earliest first and those that are not learned last."""
     found = []
     for number, task in enumerate(film.tasks):
-        loss, right = ([float(each[number]) for each in series] for series in (film.task_loss, film.task_right))
+        loss = [float(each[number]) if each[number].isfinite() else None for each in film.task_loss]
+        right = [float(each[number]) for each in film.task_right]
         best = int(film.task_attention[-1][:, number].argmax())
         attention = [float(each[best, number]) for each in film.task_attention]
         before = _moment(right)

@@ -17,7 +17,7 @@ export function wantedPattern({ name, arrows = [], shares = [] }: Target, words:
   arrows.forEach(([from, to], at) => {
     if (to > from)
       throw refuse(
-        `${name}: '${words[from]}' (${from}) cannot attend ahead to '${words[to]}' (${to}) in a causal model: point the arrow back, or use causal=False`,
+        `${name}: '${words[from]}' (${from}) cannot attend ahead to '${words[to]}' (${to}): point the arrow back`,
       );
     rows[from * length + to] = shares.length ? shares[at] : 1;
   });
