@@ -16,7 +16,7 @@ from headscope.heads.questions.standard_questions import STANDARD
 from headscope.names import Head
 
 if TYPE_CHECKING:
-    from headscope.app.pages.media.head_map import HeadMap
+    from headscope.app.pages.media.shown import HeadMap
     from headscope.heads.look.look import Look
 
 WIDEST = 48  # tokens a terminal can show side by side

@@ -160,7 +160,7 @@ def _read_classes(entries: list[str]) -> list[LabelRule]:
 def _drawn(seen: Look, head: str, query: str | None, *, saved: bool) -> RenderableType:
     """A head over its picture, or its pattern; the summary where that does not fit a terminal and a file has it."""
     from headscope.app import terminal
-    from headscope.app.pages.media.head_map import head_map, map_grid
+    from headscope.app.pages.media.shown import head_map, map_grid
     from headscope.errors import InputError
 
     try:

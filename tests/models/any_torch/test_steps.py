@@ -9,9 +9,7 @@ import torch
 from tests.models.any_torch.modules import Denoiser, Gpt, denoise, ids
 
 import headscope
-from headscope.app.pages.media.head_map import head_map
-from headscope.app.pages.media.shown import media_info, picture_of
-from headscope.app.pages.media.streams import token_streams
+from headscope.app.pages.media.shown import head_map, media_info, picture_of, token_streams
 from headscope.errors import InputError
 from headscope.models.inputs.media_positions import ShownPicture
 from headscope.scope import Scope

@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headscope.app.export.html import save_html
-from headscope.app.pages.media.head_map import HeadMap, head_map, map_grid
-from headscope.app.pages.media.shown import media_info, picture_of
-from headscope.app.pages.media.streams import token_streams
+from headscope.app.pages.media.shown import HeadMap, head_map, map_grid, media_info, picture_of, token_streams
 from headscope.app.terminal import share
 from headscope.errors import InputError
 from headscope.heads.figure import WIDTH, Box, Figure, Image, Label, Pixels, grid_figure, shown, weight_pixels

@@ -47,8 +47,16 @@ from headscope.app.pages.explain import (
 )
 from headscope.app.pages.kept_looks import KeptLooks, Opened
 from headscope.app.pages.media.given_looks import GivenLook, GivenLooks
-from headscope.app.pages.media.shown import MediaInfo, ReceivedRequest, ReceivedResponse, media_info, received
-from headscope.app.pages.media.streams import Stream, token_streams, usual_sides
+from headscope.app.pages.media.shown import (
+    MediaInfo,
+    ReceivedRequest,
+    ReceivedResponse,
+    Stream,
+    media_info,
+    received,
+    token_streams,
+    usual_sides,
+)
 from headscope.app.pages.media.upload import MediaRequest
 from headscope.app.pages.predictions import (
     PredictRequest,

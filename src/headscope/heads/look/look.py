@@ -26,9 +26,8 @@ from headscope.heads.figure import Figure
 from headscope.heads.look.activation_cache import ActivationCache, SiteActivations
 from headscope.heads.look.attribution import Contributions, LogitAttribution, contributions_at, split_logit
 from headscope.heads.look.logit_lens import logit_lens
-from headscope.heads.look.look_figure import plot_look
 from headscope.heads.look.sampling import ClassPrediction, Prediction, class_predictions, strongest_predictions
-from headscope.heads.look.table import TRAITS, HeadStatistics
+from headscope.heads.look.table import TRAITS, HeadStatistics, plot_look
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.heads.questions.standard_answers import StandardAnswers
 from headscope.heads.questions.standard_questions import STANDARD, Sides, VisibleKeys, answerable, are_words

@@ -12,7 +12,7 @@ from tests.models import tiny
 from tests.models.media import hum, of_size, picture
 from typer.testing import CliRunner
 
-from headscope.app.pages.media.head_map import default_query, head_map
+from headscope.app.pages.media.shown import default_query, head_map
 from headscope.cli import app
 from headscope.models.protocol import Token
 from headscope.scope import Scope
