@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.utils.checkpoint import CheckpointError
 
 from headscope.attention.observer import Call, plain
 from headscope.errors import InputError, ModelError
@@ -222,13 +223,17 @@ def _gradient(edits: Edits, inputs: Mapping[str, Tensor], target: Target | None 
     with torch.enable_grad():
         output = edits.run(inputs, gated).logits
         loss = target(output) if target is not None else _loss(output, ordinary(inputs)["input_ids"]).sum()
-        slopes = torch.autograd.grad(loss, list(gates.values()), allow_unused=True) if loss.requires_grad else ()
+        slopes: Sequence[Tensor | None] = ()
+        if loss.requires_grad:
+            with suppress(CheckpointError):  # layers that are computed again are not observed then
+                slopes = torch.autograd.grad(loss, list(gates.values()), allow_unused=True)
     found = dict(zip(gates, slopes or [None] * len(gates), strict=True))
     cut_off = [site for site in found if site in reached and found[site] is None]
     if cut_off:
         raise ModelError(
             f"{shape.name}: no gradient reaches the heads of {', '.join(cut_off[:3])} ({len(cut_off)} of "
-            f'{len(reached)} sites), for example because they are quantised; use importance(…, how="exact")'
+            f"{len(reached)} sites), for example because they are quantised or checkpointed; use "
+            'importance(…, how="exact")'
         )
     return -torch.cat([torch.zeros_like(gates[site]) if slope is None else slope for site, slope in found.items()])
 

@@ -70,7 +70,9 @@ class Arguments:
         function = getattr(inputs, "function", None) or self.function
         if function is not None:
             return function(model) if _takes_one(function) else function()
-        given = {(self.ids if name == IDS and self.ids else name): t.contiguous() for name, t in inputs.items()}
+        # copies: a module may write to what it is given
+        copied = {name: t.clone(memory_format=torch.contiguous_format) for name, t in inputs.items()}
+        given = {(self.ids if name == IDS and self.ids else name): t for name, t in copied.items()}
         if self.ids in given:
             given |= dict.fromkeys(self.copies_of_ids, given[self.ids])
         for name in self.numbers & set(given):

@@ -116,7 +116,7 @@ def _is_causal(mask: Tensor) -> bool:
 def _eager_call(found: FoundCall, learned: LearnedSite, layout: HeadAxes) -> Call:
     """From the pattern that the code made: its logarithm is the scores, less q·k where that was found."""
     assert found.weights is not None
-    if found.changed and (why := why_no_pattern(found)):
+    if why := why_no_pattern(found):
         raise ModelError(f"{learned.name}: {why}")
 
     def by_head(t: Tensor) -> Tensor:

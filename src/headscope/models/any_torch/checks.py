@@ -216,7 +216,7 @@ def _ablation(opened: _Checkable, sites: list[str], found: _Findings) -> float:
     return _gap(ours, opened.outputs(None, zeroed))
 
 
-def seeded(run: Callable[[], Tensor]) -> Tensor:
+def seeded(run: Callable[[], Tensor], seed: int = 0) -> Tensor:
     """Run without gradients, with a fixed seed: some modules draw while they run."""
-    with torch.no_grad(), fixed_seed():
+    with torch.no_grad(), fixed_seed(seed):
         return run()

@@ -30,8 +30,11 @@ EAGER = (
     "{sites} compute attention in eager code, so the model itself makes as many numbers as queries × keys there; "
     "headscope's promise of memory does not hold for them"
 )
-
-
+DRAWS = "its output is drawn at random: two runs on the same input differ, and a look shows one of them"
+UNSOFTENED = (
+    "not observed: {paths}: the product of two activations is multiplied by a third, as in attention, without a "
+    "softmax over the keys"
+)
 SEVERAL_PATTERNS = (
     "{sites} have several patterns for one input: it is split into windows (tiles, frames) that attend each on its "
     "own, or heads share one output matrix; a look shows the first, an edit changes all of them"
@@ -92,6 +95,10 @@ def notes_on(opened: AnyTorchModel) -> list[str]:
     eager = [name for name, site in good.items() if site.eager]
     if eager:
         notes.append(EAGER.format(sites=span(eager)))
+    if opened.draws:
+        notes.append(DRAWS)
+    if opened.unsoftened:
+        notes.append(UNSOFTENED.format(paths=", ".join(sorted(path or opened.name for path in opened.unsoftened))))
     for why in dict.fromkeys(site.why for site in opened.learned.values() if site.why):
         names = [name for name, site in opened.learned.items() if site.why == why]
         notes.append(f"not observed: {span(names)}: {why}")

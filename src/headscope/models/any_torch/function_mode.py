@@ -222,6 +222,9 @@ class AttentionMode(TorchFunctionMode):
         self.n_matrices = 0
         self._tracked: dict[int, _Tracked] = {}
         self._products: list[ScoreProduct] = []
+        self._scores: dict[int, Tensor] = {}  # with ``cut``: products, and what was made of them cell by cell
+        self.unsoftened: set[str] = set()
+        """Modules that multiply such a tensor by a third, as attention does, with no softmax in between."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -249,7 +252,12 @@ class AttentionMode(TorchFunctionMode):
         out = func(*args, **kwargs)
         if self._tracked:
             self._track(name, args, kwargs, out)
+        if self._scores and isinstance(out, Tensor) and any(self._is_scores(item, out) for item in args):
+            self._scores[id(out)] = out
         return out
+
+    def _is_scores(self, item: Any, like: Tensor) -> bool:
+        return isinstance(item, Tensor) and id(item) in self._scores and item.numel() == like.numel()
 
     def _site(self) -> tuple[nn.Module | None, str]:
         module = self.stack[-1] if self.stack else None
@@ -329,6 +337,8 @@ class AttentionMode(TorchFunctionMode):
             return self._matrix(name, func, args, kwargs)
         held = [self._tracked.get(id(t)) for t in (a, b)]
         if (held[0] is None) == (held[1] is None) or name == "baddbmm":
+            if any(id(t) in self._scores for t in args):
+                self.unsoftened.add(self.parts.paths.get(id(self.stack[-1]), "") if self.stack else "")
             return self._score_product(func(*args, **kwargs), a, b)
         if held[0] is not None:
             return self._weighted_sum(a, b, held[0], partial(func, *args, **kwargs)).contiguous()
@@ -352,6 +362,7 @@ class AttentionMode(TorchFunctionMode):
         if self.cut and torch.is_grad_enabled():
             leaf = out.detach().requires_grad_()
             out = leaf * 1
+            self._scores[id(out)] = out
         self._products = [*self._products[1 - MOST_PRODUCTS :], ScoreProduct(a, b, leaf)]
         return out
 

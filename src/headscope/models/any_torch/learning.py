@@ -39,7 +39,7 @@ def why_no_pattern(found: FoundCall) -> str:
     if found.weights is None:
         return ""
     weights = found.weights.detach()
-    total = weights.double().sum(-1)
+    total = weights.sum(-1, dtype=torch.float64)
     off = torch.minimum((total - 1).abs(), total.abs())
     exactness = 1e-4 if weights.dtype in (torch.float32, torch.float64) else 2e-2
     if float(weights.min()) < 0 or not float(off.max()) <= exactness:
@@ -176,8 +176,9 @@ class Learning:
     def run(self, run: Callable[[], Any], passing: Passing, given: Iterable[Tensor]) -> None:
         for value in given:
             self.tape.mark_input(value)
-        with passing(self._visit, self._on_matrix), torch.enable_grad(), self.tape:
+        with passing(self._visit, self._on_matrix) as mode, torch.enable_grad(), self.tape:
             run()
+        self.unsoftened = mode.unsoftened
         for name, site in self.sites.items():
             for met in self.met.get(name, ()):
                 _take(site, met)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils.checkpoint import CheckpointError
 
 from headscope.attention.observer import plain
 from headscope.errors import ModelError
@@ -27,7 +28,7 @@ from headscope.models.inputs import prepare as prepare_tensors
 from headscope.models.inputs.tokens import InputProcessor
 from headscope.models.protocol import OutputWeight, Prepared, SiteObserver, SiteOutput
 from headscope.models.recording import OpenModel, Recording
-from headscope.models.selfcheck import SelfCheck, fixed_seed, relative_difference
+from headscope.models.selfcheck import SelfCheck, fixed_seed, own_tolerance, relative_difference
 from headscope.models.structure.recorder import current_recorder
 from headscope.models.structure.sites import logits_of, names_of_layers
 from headscope.models.structure.weights import rows_by_head
@@ -63,6 +64,12 @@ class AnyTorchModel(OpenModel):
         super().__init__(model, processor)
         self.arguments, self.hints, self.name = arguments, hints or Hints(), name
         self.learned: dict[str, LearnedSite] = {}
+        self.draws = False
+        """Whether its output is drawn at random."""
+        self.unsoftened: set[str] = set()
+        """Paths of modules that multiply as attention does, without a softmax."""
+        self._written: set[tuple[int, str]] | None = None
+        """Buffers that a pass writes; None before the first pass."""
         self._names: dict[str, str] = {}  # of sites, by module path
         self._traced_inputs = {"input_ids", "attention_mask", *arguments.named()}
         self._parts = ModelParts.of(model)
@@ -147,7 +154,7 @@ class AnyTorchModel(OpenModel):
 
     def run_function(self, function: Callable[..., Any], observer: SiteObserver | None) -> None:
         """Run a function that calls the module any number of times, and drop what it returns."""
-        with torch.no_grad(), self._observed(Recording(id(self)), observer):
+        with torch.no_grad(), self._own_buffers(), self._observed(Recording(id(self)), observer):
             self.arguments.call(self.model, FunctionInputs(function))
 
     def find_new_sites(self, inputs: Mapping[str, Tensor]) -> None:
@@ -170,11 +177,32 @@ class AnyTorchModel(OpenModel):
 
     # -- OpenModel
 
-    def _call(self, inputs: Mapping[str, Tensor]) -> Any:
+    def _call(self, inputs: Mapping[str, Tensor], arguments: Arguments | None = None) -> Any:
         device = next((weight.device for weight in self.model.parameters()), torch.device("cpu"))
         if type(inputs) is dict:
             inputs = {name: value.to(device) for name, value in inputs.items()}
-        return self.arguments.call(self.model, inputs)
+        with self._own_buffers():
+            return (arguments or self.arguments).call(self.model, inputs)
+
+    @contextmanager
+    def _own_buffers(self) -> Iterator[None]:
+        """Give the pass copies of the buffers that it writes (at first, of all): the module's own stay as they are."""
+        every = () if self._written == set() else (part._buffers for part in self.model.modules())
+        held = [
+            (buffers, name, own, own.clone())
+            for buffers in every
+            for name, own in buffers.items()
+            if own is not None and (self._written is None or (id(buffers), name) in self._written)
+        ]
+        for buffers, name, _, copied in held:
+            buffers[name] = copied
+        try:
+            yield
+        finally:
+            written = {(id(b), name) for b, name, _, copied in held if b[name] is not copied or copied._version}
+            for buffers, name, own, _ in held:
+                buffers[name] = own
+            self._written = written if self._written is None else self._written
 
     def _check_output(self, site: str) -> None:
         self._take(site)
@@ -282,9 +310,16 @@ class AnyTorchModel(OpenModel):
             return self._passing(visit, on_matrix, cut=True)
 
         learned = Learning()
-        learned.run(run, passing, [value for value in self.probe.values() if isinstance(value, Tensor)])
+        try:
+            learned.run(run, passing, [value for value in self.probe.values() if isinstance(value, Tensor)])
+        except CheckpointError as error:
+            raise ModelError(
+                f"{self.name}: torch.utils.checkpoint computes its layers again for gradients, where they cannot be "
+                "observed; switch it off in the module"
+            ) from error
         find_gated(self.model, learned, read_hints(self.hints.sites, learned.sites))
         self._watched.add(site.module for site in learned.sites.values())
+        self.unsoftened |= learned.unsoftened
         return learned.sites
 
     def _named(self, site: LearnedSite) -> LearnedSite:
@@ -296,12 +331,14 @@ class AnyTorchModel(OpenModel):
         self.probe = self.arguments.named()
         with without_fast_path(self.model), self.explained_errors(self.probe):
             own = seeded(lambda: logits_of(self._call(self.probe)))
+            other = seeded(lambda: logits_of(self._call(self.probe)), seed=1)
+        self.draws = other.shape != own.shape or not relative_difference(other, own) <= own_tolerance(own.dtype)
         twice = doubled(self.arguments)
         if twice is None or len(own) != 1:
             return own
         try:
             with without_fast_path(self.model):
-                both = seeded(lambda: logits_of(twice.call(self.model, twice.named())))
+                both = seeded(lambda: logits_of(self._call(twice.named(), twice)))
         except Exception:  # a module that takes one item at a time may fail in any way
             return own
         if both.shape != (2, *own.shape[1:]) or not relative_difference(both[:1], own) <= 1e-3:
