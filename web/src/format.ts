@@ -60,7 +60,10 @@ export function visible(text: string): string {
   const shown = text
     .replace(/^[ ▁Ġ]/, "")
     .replace(/\r?\n/g, "↵")
-    .replace(/\t/g, "⇥");
+    .replace(/\t/g, "⇥")
+    .replace(/[\p{Cc}\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu, (control) =>
+      control < " " ? String.fromCharCode(0x2400 + control.charCodeAt(0)) : "�",
+    );
   return shown.trim() === "" ? (shown === "" ? "␣" : shown.replace(/ /g, "␣")) : shown;
 }
 

@@ -34,6 +34,16 @@ test("a token can be seen", () => {
   ]);
 });
 
+test("a control character is a symbol, and turns no letters around", () => {
+  expect(["\u202elive", "a\u2066b", "\x1b[31m", "\x7f", "שלום"].map(visible)).toEqual([
+    "�live",
+    "a�b",
+    "␛[31m",
+    "�",
+    "שלום",
+  ]);
+});
+
 test("a token in a field shows its spaces, and is read back as it was", () => {
   const tokens = [" road", "road", "  ", "\n\n", "a b", ""];
   expect(tokens.map(spaced)).toEqual(["␣road", "road", "␣␣", "↵↵", "a b", ""]);

@@ -30,13 +30,20 @@ WIDEST = 2**20
 
 _REPEATED = re.compile(r"(num|n)_(\w+_)?(layers?|experts?|blocks?)|\w+_layers|depth")
 _WIDE = re.compile(r"(\w+_)?head_dim|d_kv|d_head|d_model|n_embd|hidden_size|intermediate_size|(num|n)_(\w+_)?heads?")
+_NEEDED = re.compile(r"vocab_size|hidden_size|n_embd|d_model|(num|n)_(hidden_|attention_|key_value_)?(layers?|heads?)")
 _UNUSED = re.compile(r"pooler|masked_spec_embed|position_ids")
 """Weights that many checkpoints lack and that attention does not depend on."""
 
 
 def refuse_huge_config(source: str, config: Any) -> None:
-    """Refuse a config with more layers, or wider ones, than any model has."""
-    for name, value in _numbers(config.to_dict()):
+    """Refuse a config with more layers, or wider ones, than any model has; or with none."""
+    said = config.to_dict()
+    if not isinstance(said.get("architectures") or [], list):
+        architectures = said["architectures"]
+        raise ModelError(f"{source} claims {architectures=}, which is not a list of names; its config is broken")
+    for name, value in _numbers(said):
+        if value < 1 and _NEEDED.fullmatch(name):
+            raise ModelError(f"{source} claims {name}={value:,}; every model has at least one, so its config is broken")
         most = MOST_REPEATS if _REPEATED.fullmatch(name) else WIDEST if _WIDE.fullmatch(name) else value
         if value > most:
             raise ModelError(f"{source} claims {name}={value:,}; no model has that many, so its config is broken")

@@ -396,7 +396,8 @@ def _explain(source: str, error: Exception) -> str:
     if "ignore_mismatched_sizes" in message:
         return f"{source} cannot be opened: its weights have other shapes than its config says; fetch it again"
     if "alidation error" in message:  # of several lines: the field, then what it should be
-        return f"{source} cannot be opened: {' '.join(message.split())}"
+        wrong = " ".join(message.split()).partition("Error: ")[2].partition(". Errors: ")[0]
+        return f"{source} cannot be opened: {wrong}"
     return f"{source} cannot be opened: {_first_line(error)}"
 
 

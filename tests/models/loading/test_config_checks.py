@@ -59,11 +59,12 @@ def test_too_wide_layers_are_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "why"),
     [
-        ("architectures", 5, r"cannot be opened: "),
-        ("n_layer", 0, r"no attention was found"),
-        ("n_head", 0, r"cannot be opened: integer division"),
-        ("n_embd", 0, r"cannot be opened: 0.0 cannot be raised"),
-        ("n_embd", 2.5, r"Validation error for field 'n_embd': .* expected int, got float"),
+        ("architectures", 5, r"claims architectures=5, which is not a list of names; its config is broken"),
+        ("vocab_size", 0, r"claims vocab_size=0; every model has at least one, so its config is broken"),
+        ("n_layer", 0, r"claims n_layer=0; every"),
+        ("n_head", -1, r"claims n_head=-1; every"),
+        ("n_embd", 0, r"claims n_embd=0; every"),
+        ("n_embd", 2.5, r"cannot be opened: Field 'n_embd' expected int, got float \(value: 2.5\)"),
         ("activation_function", "gelu_nope", r"transformers does not know 'gelu_nope'"),
         ("n_positions", 3, r"its weights have other shapes than its config says"),
     ],

@@ -24,7 +24,7 @@ from headscope.heads.roles.battery import BATTERY
 from headscope.heads.roles.published_claims import ClaimCheck, check_claims, unchecked_claims
 from headscope.heads.roles.report import Finding, Report, Trial
 from headscope.models.weight_hash import weight_hash
-from headscope.names import ModelShape
+from headscope.names import ModelShape, printable
 from headscope.scope import EMBEDDED, Scope, load
 
 SHIPPED = EMBEDDED / "heads.json"
@@ -121,7 +121,7 @@ def roles_of(report: Report, heads: list[str]) -> Roles:
 def model_title(scope: Scope) -> str:
     """The model's title: the heading of the embedded model's card, or the name of any other model."""
     if scope.shape.name != EMBEDDED.name or not CARD.exists():
-        return scope.shape.name
+        return printable(scope.shape.name)
     lines = CARD.read_text(encoding="utf-8").splitlines()
     return next((line.removeprefix("# ") for line in lines if line.startswith("# ")), scope.shape.name)
 
