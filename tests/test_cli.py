@@ -19,6 +19,7 @@ from headscope import __version__
 from headscope.app.wire import unpack
 from headscope.cli import app, main
 from headscope.cli.options import GROUPS
+from headscope.heads.look.look import Look
 
 
 def test_version_is_printed() -> None:
@@ -98,7 +99,8 @@ def test_a_headscope_error_is_one_line_its_page_and_status_one() -> None:
     assert response[1:] == ["more: headscope explain ShapeError"]
 
 
-def test_look_saves_the_microscope_as_one_file(tmp_path: Path) -> None:
+def test_look_saves_the_microscope_as_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Look, "app", None)  # as in a new process
     text = "The old lamp burned."
     done = CliRunner().invoke(app, ["look", text, "--save", str(tmp_path / "look.html")])
     assert done.exit_code == 0, done.output

@@ -31,7 +31,7 @@ def why(
 
     Example: headscope why "My white horse drank at the river. My white horse drank at the" --head 5.6 --key river
     """
-    from headscope.scope import load
+    from headscope import load
 
     with load(model) as scope:
         found = scope.look(text).why(
@@ -59,7 +59,7 @@ def trace(
 
     Example: headscope trace "My white horse drank at the river. My white horse drank at the" --token " river"
     """
-    from headscope.scope import load
+    from headscope import load
 
     with load(model) as scope:
         look = scope.look(text)
@@ -84,7 +84,7 @@ def attribution(
 
     Example: headscope attribution "Mary and John went out; John gave a book to" --token " Mary" --minus " John"
     """
-    from headscope.scope import load
+    from headscope import load
 
     with load(model) as scope:
         look = scope.look(text)
@@ -120,9 +120,9 @@ def circuit(
     """
     import json
 
+    from headscope import load
     from headscope.errors import InputError
     from headscope.files import write_atomic
-    from headscope.scope import load
 
     if (task is None) == (composition is None):
         raise InputError("give a task, as in `headscope circuit induction`, or --composition, and not both")
@@ -170,8 +170,8 @@ def sources(
 
     Example: headscope sources notes/*.txt --question "Where does Anna live?" --expected " Paris" -m smollm2
     """
+    from headscope import load
     from headscope.scan.corpus.documents import Corpus
-    from headscope.scope import load
 
     texts = []
     for each in documents:

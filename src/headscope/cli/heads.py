@@ -88,11 +88,11 @@ def heads(
 
 def _test_heads(model: str | None, inputs: int, seed: int, roles: tuple[str, ...], own: Own) -> Report:
     """Run the battery, or the chosen roles and the user's own, on a model."""
+    from headscope import load
     from headscope.errors import InputError
     from headscope.heads.questions.label_rules import read_class
     from headscope.heads.roles.custom_roles import own_role
     from headscope.heads.roles.run import RoleOptions
-    from headscope.scope import load
 
     classes, files = own
     if files and not classes:

@@ -62,6 +62,7 @@ def serve(
 
     Example: headscope serve gpt2 --port 8000
     """
+    from headscope import load
     from headscope.app.model_registry import ModelRegistry
     from headscope.app.pages.census import Censuses
     from headscope.app.pages.film import Films
@@ -69,7 +70,6 @@ def serve(
     from headscope.app.server import ServeOptions
     from headscope.app.server import serve as serve_page
     from headscope.cli.fetch import offer
-    from headscope.scope import load
 
     models = [*(models or ()), *([named] if named else ())]
     for name in models:
@@ -113,8 +113,8 @@ def look(
 
     Example: headscope look "The horse crossed the road because it was tired." --head 3.5
     """
+    from headscope import load
     from headscope.app import json_output, terminal
-    from headscope.scope import load
 
     rules = _read_classes(question or [])
     given = _text_or_media(text)
@@ -188,10 +188,10 @@ def ablate(
 
     Example: headscope ablate "Mary and John went out; John gave a book to" --head 5.6 --how resample --texts book.txt
     """
+    from headscope import load
     from headscope.app import json_output, terminal
     from headscope.errors import InputError
     from headscope.heads.edits.ablate import ablate as ablate_heads
-    from headscope.scope import load
 
     if texts and how == "zero":
         raise InputError("--texts is for --how mean and --how resample; zero needs none")
@@ -228,7 +228,7 @@ def patch(
 
     Example: headscope patch "Mary and John met. John saw" "Mary and John met. Mary saw" --token " Mary" --minus " John"
     """
-    from headscope.scope import load
+    from headscope import load
 
     by = cast(Any, "head" if at == "z" else "position")
     with load(model) as scope:
@@ -260,10 +260,10 @@ def generate(
 
     Example: headscope generate "Alice was" --temperature 0.7 --head 5.1
     """
+    from headscope import load
     from headscope.app import json_output
     from headscope.heads.edits.ablate import ablate as ablate_heads
     from headscope.heads.look.sampling import Sampling
-    from headscope.scope import load
 
     with load(model) as scope, scope.edit(*([ablate_heads(*head)] if head else [])):
         cuts = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)

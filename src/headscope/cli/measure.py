@@ -53,9 +53,9 @@ def scan(
 
     Example: headscope scan --corpus "books/*.txt" --out census --class "digits=[0-9]+"
     """
+    from headscope import load
     from headscope.heads.questions.label_rules import read_class
     from headscope.scan.options import ScanOptions
-    from headscope.scope import load
 
     rules = tuple(read_class(entry) for entry in question or ())
     options = ScanOptions(context=context, max_tokens=max_tokens, workers=workers, ray=ray, rules=rules)
@@ -108,7 +108,7 @@ def importance(
 
     Example: headscope importance "My white horse drank at the river. My white horse drank at the river." -n 5
     """
-    from headscope.scope import load
+    from headscope import load
 
     with load(model) as scope:
         found = scope.importance([*(text or ()), *read_texts(texts or [], 16, 1000)], how)
@@ -136,8 +136,8 @@ def doctor(model: ModelArgument = None, named: Model = None, as_json: AsJson = F
 
 def _check(model: str | None, *, as_json: bool) -> None:
     """Open a model and print its self-check: sites, logits, head contributions, an edit."""
+    from headscope import load
     from headscope.app import json_output
-    from headscope.scope import load
 
     with load(model) as scope:
         if as_json:

@@ -33,8 +33,8 @@ def prune(
 
     Example: headscope prune gpt2 --keep 0.7 --texts book.txt --out smaller
     """
+    from headscope import load
     from headscope.errors import InputError
-    from headscope.scope import load
 
     if by not in ("exact", "gradient"):
         raise InputError(f"--by {by}: heads are ranked by exact or gradient")
