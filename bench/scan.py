@@ -227,7 +227,7 @@ def small_row(name: str, made: tuple[Any, Any], context: int, documents: Sequenc
 
     plain, tokenizer = made
     model = open_model(_with_own_config(plain), tokenizer)
-    options = ScanOptions(context=context, progress=False)
+    options = ScanOptions(context=context)
     taken, measured = [], {}
     for _ in range(3):
         with tempfile.TemporaryDirectory() as folder:

@@ -51,7 +51,7 @@ WORDS = re.findall(r"\w+", "The old lamp on the landing burned until morning and
 LENGTHS = (3, 12, 40, 120)
 RISE = 1.03
 WORKS = {"look", "edit", "export", "scan", "half-open", "left", "refused"}
-SCAN = ScanOptions(context=64, batch=2, threads=1, replicates=4, examples=1, progress=False)
+SCAN = ScanOptions(context=64, batch=2, threads=1, replicates=4, examples=1)
 
 
 @dataclass

@@ -264,8 +264,9 @@ class Scope:
         return where(looks, classes)
 
     @own_precision()
+    @showing()
     def scan(self, corpus: Any, *, out: str | Path | None = None, options: ScanOptions | None = None) -> Census:
-        """Measure every head and question over a corpus: streaming, resumable, with a progress bar."""
+        """Measure every head and question over a corpus: streaming and resumable."""
         from headscope.scan.options import ScanOptions
         from headscope.scan.run import scan
 
@@ -391,13 +392,12 @@ def compare(
     Sites and heads of both have to be the same, as of two checkpoints, or of a model before and after fine-tuning.
     """
     from headscope.scan.compare import compare as compare_censuses
-    from headscope.scan.options import ScanOptions
 
     scanned = []
     for each in (before, after):
         if isinstance(each, Scope) and not texts:
             raise InputError("compare(scope, scope, texts): two models are compared on texts; give at least one")
-        scanned.append(each.scan(list(texts), options=ScanOptions(progress=False)) if isinstance(each, Scope) else each)
+        scanned.append(each.scan(list(texts)) if isinstance(each, Scope) else each)
     return compare_censuses(*scanned)
 
 

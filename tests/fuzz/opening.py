@@ -30,7 +30,7 @@ from tests.models import tiny
 from tests.scan.tiny import open_tiny, texts
 
 SECONDS = 20
-OPTIONS = ScanOptions(context=32, shard_tokens=64, batch=2, threads=1, replicates=4, examples=1, progress=False)
+OPTIONS = ScanOptions(context=32, shard_tokens=64, batch=2, threads=1, replicates=4, examples=1)
 
 
 def open_model(path: Path) -> None:

@@ -52,7 +52,7 @@ TEXT = "the old lamp on the landing burned until morning"
 
 @pytest.fixture
 def client(scope: Scope, tmp_path: Path) -> Iterator[TestClient]:
-    options = ScanOptions(context=32, replicates=4, examples=1, progress=False)
+    options = ScanOptions(context=32, replicates=4, examples=1)
     for name in ("one", "two"):
         scope.scan([TEXT, TEXT], out=tmp_path / name, options=options)
     made = application(ModelRegistry(Session(scope)), censuses=Censuses([tmp_path / "one", tmp_path / "two"]))

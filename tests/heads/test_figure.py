@@ -100,7 +100,7 @@ def film(scope: Scope) -> Film:
 
 
 def comparison(scope: Scope) -> Any:
-    options = ScanOptions(context=32, replicates=4, examples=1, progress=False)
+    options = ScanOptions(context=32, replicates=4, examples=1)
     return compare(scope.scan([TEXT, OTHER], options=options), scope.scan([OTHER, OTHER], options=options))
 
 
@@ -114,7 +114,7 @@ RESULTS: dict[str, tuple[Callable[[Scope, Look], HeadTable], str | None]] = {
     "where": (lambda scope, look: look.where(), "the previous token"),
     "film": (lambda scope, look: film(scope), "induction"),
     "census": (
-        lambda scope, look: scope.scan([TEXT], options=ScanOptions(context=32, replicates=4, progress=False)),
+        lambda scope, look: scope.scan([TEXT], options=ScanOptions(context=32, replicates=4)),
         "induction",
     ),
     "compare": (lambda scope, look: comparison(scope), "induction"),

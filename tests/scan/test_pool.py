@@ -82,7 +82,7 @@ def test_progress_counts_every_token(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         here(measurer, folder, shards, lambda tokens: (advanced.append(tokens), advance(tokens))[0], begin)
 
     monkeypatch.setattr(run, "run_here", listen)
-    census = scan(open_tiny(), texts(4), options=ScanOptions(**(OPTIONS | {"workers": 1, "progress": True})))
+    census = scan(open_tiny(), texts(4), options=ScanOptions(**(OPTIONS | {"workers": 1})))
     assert sum(advanced) == census.recipe.data["result"]["tokens"]
 
 

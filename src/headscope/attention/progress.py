@@ -48,6 +48,19 @@ def report_progress(task: str, done: int, total: int) -> None:
     pause_point()
 
 
+def counting(task: str, total: int | Callable[[], int | None] | None) -> Callable[[int], None]:
+    """Return a function that reports the sum of what it is given; work whose end is not known is not reported."""
+    done = 0
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+        if (known := total() if callable(total) else total) is not None:
+            report_progress(task, min(done, known), known)
+
+    return advance
+
+
 def pause_point() -> None:
     """Let other work run, or be stopped, if whoever runs this one says so."""
     pause = _pause.get()

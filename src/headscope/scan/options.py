@@ -45,8 +45,6 @@ class ScanOptions:
     workers: int = 1
     ray: str | None = None
     """A Ray address, or "local" to start Ray on this machine."""
-    progress: bool | None = None
-    """Show a progress bar; None shows it in a terminal only."""
 
     def __post_init__(self) -> None:
         sizes = dict.fromkeys(("batch", "shard_tokens", "max_tokens", "examples", "workers", "threads"), 1)

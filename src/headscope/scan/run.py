@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from headscope.attention.progress import counting
 from headscope.errors import InputError
 from headscope.heads.questions.standard_questions import STANDARD
 from headscope.models.modes import device_of, threads
@@ -25,7 +26,6 @@ from headscope.scan.corpus.reading import CorpusReader, CorpusSource
 from headscope.scan.measure import Advance, Measurer, Plan
 from headscope.scan.options import ScanOptions
 from headscope.scan.pool import Begin, Opener, WorkerSetup, process_pool, run_here
-from headscope.scan.progress import progress_bar
 from headscope.scan.shards import SCHEMA_VERSION, Packing, Recipe, ScanFolder, describe_machine, describe_model
 
 
@@ -67,8 +67,7 @@ def _scan_into(
     earlier, n_threads = folder.recipe(), torch.get_num_threads()
     row_format = choose_row_format(model, options.context_for(model.shape.context))
     hashes = FileHashes()
-    with progress_bar("Checking the corpus", corpus.n_bytes, options.progress, unit="bytes") as advance:
-        identity = corpus.identity(hashes, advance)
+    identity = corpus.identity(hashes, counting("checking the corpus", corpus.n_bytes))
     begin = Begin(folder, weights, lambda known: _recipe(model, known, identity, options, row_format, n_threads))
     if earlier is None:
         folder.check_free()  # the recipe is written when the weights are hashed, before any tally
@@ -100,12 +99,12 @@ def _measure(begin: Begin, reader: CorpusReader, opener: Opener | None) -> Packi
     plan = Plan.make(source.model, options, source.row_format, torch.get_num_threads(), unit)
     measurer = Measurer(source.model, plan)
     try:
-        with progress_bar("Scanning", reader.tokens_missing, options.progress) as advance:
-            if here:
-                run_here(measurer, folder, shards, advance, begin)
-            elif missing := list(shards):
-                assert opener is not None, "scan refuses workers without one"
-                _measure_elsewhere(begin, opener, plan, options, missing, advance)
+        advance = counting("scanning", reader.tokens_missing)
+        if here:
+            run_here(measurer, folder, shards, advance, begin)
+        elif missing := list(shards):
+            assert opener is not None, "scan refuses workers without one"
+            _measure_elsewhere(begin, opener, plan, options, missing, advance)
     except KeyboardInterrupt as stopped:
         of = "" if reader.packing is None else f" of {reader.packing.shards}"
         raise KeyboardInterrupt(f"{folder.n_tallies()}{of} shards are kept in {folder.path}") from stopped
@@ -158,9 +157,8 @@ def _windows(model: OpenModel, context: int) -> dict[str, Any]:
 def _check_same_text(folder: ScanFolder, source: CorpusSource) -> None:
     """Read the corpus again, and refuse it if its rows are not those of the scan in the folder."""
     digest = hashlib.sha256()
-    with progress_bar("Comparing the text", None, source.options.progress) as advance:
-        for packed in source.packed(advance):
-            digest.update(packed.digest().encode())
+    for packed in source.packed():
+        digest.update(packed.digest().encode())
     if digest.hexdigest() != folder.packed_sha256():
         raise InputError(f"{folder.path} holds a scan of another text; give the same text, or choose another folder")
 

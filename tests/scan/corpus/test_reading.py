@@ -115,6 +115,6 @@ def reader(
     folder: Path, documents: Any, packing: Packing | None = None, hashes: FileHashes | None = None
 ) -> CorpusReader:
     """Of rows of eight tokens, two to a shard."""
-    options = ScanOptions(batch=2, shard_tokens=16, progress=False)
+    options = ScanOptions(batch=2, shard_tokens=16)
     made = CorpusSource(open_tiny(), Corpus(documents), options, RowFormat(8))
     return CorpusReader(ScanFolder(folder), made, hashes or FileHashes(), packing)

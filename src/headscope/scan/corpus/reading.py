@@ -13,14 +13,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 
+from headscope.attention.progress import counting
 from headscope.errors import InputError
 from headscope.models.modes import device_of
 from headscope.models.recording import OpenModel
 from headscope.scan.corpus.documents import Corpus, FileHashes, Passage
 from headscope.scan.corpus.packing import MIN_TOKENS, PackedRows, RowFormat, pack
-from headscope.scan.measure import Advance
 from headscope.scan.options import ScanOptions
-from headscope.scan.progress import progress_bar
 from headscope.scan.shards import MIN_DOCUMENTS, Packing, ScanFolder
 
 AT_ONCE = 2**18
@@ -40,19 +39,18 @@ class CorpusSource:
     options: ScanOptions
     row_format: RowFormat
 
-    def packed(self, advance: Advance) -> Iterator[PackedRows]:
-        """The rows of shard after shard. ``advance`` is called with numbers of tokens."""
+    def packed(self) -> Iterator[PackedRows]:
+        """The rows of shard after shard."""
         n_rows = self.options.rows_in_shard(self.row_format.context, device_of(self.model.model))
-        yield from pack(self._tokenised(advance), self.row_format, n_rows)
+        yield from pack(self._tokenised(), self.row_format, n_rows)
 
-    def _tokenised(self, advance: Advance) -> Iterator[tuple[int, list[int]]]:
+    def _tokenised(self) -> Iterator[tuple[int, list[int]]]:
         done, limit = 0, self.options.max_tokens
         for passages, found in self._encoded():
             for passage, ids in zip(passages, found, strict=True):
                 if limit is not None and done + len(ids) > MOST_OVER * limit:
                     ids = ids[: max(limit - done, MIN_TOKENS)]
                 done += len(ids)
-                advance(len(ids))
                 yield passage.document, ids
                 if limit is not None and done >= limit:
                     return
@@ -80,8 +78,9 @@ class CorpusSource:
     def _passages(self, characters: int) -> Iterator[list[Passage]]:
         """Some passages at a time, for a tokenizer that encodes several at once, on several cores."""
         held: list[Passage] = []
-        size = 0
+        size, advance = 0, counting("reading the corpus", self.corpus.n_bytes)
         for passage in self.corpus:
+            advance(len(passage.text))
             held.append(passage)
             size += len(passage.text)
             if size >= characters:
@@ -103,9 +102,8 @@ class CorpusReader:
     def read_all(self) -> None:
         """Read the whole corpus before anything is measured."""
         self.folder.remove_rows()
-        with progress_bar("Reading", None, self.source.options.progress) as advance:
-            for _ in self._shards(advance):
-                pass
+        for _ in self._shards():
+            pass
 
     def missing(self) -> tuple[str, Iterator[int]]:
         """The unit of the bootstrap, and the shards without a tally, as they are read where they are not.
@@ -116,7 +114,7 @@ class CorpusReader:
         if self.packing is not None:
             return self.packing.unit, iter(self.folder.missing_shards(self.packing))
         self.folder.work.mkdir(exist_ok=True)
-        shards, first = self._shards(lambda _: None), []
+        shards, first = self._shards(), []
         while self.source.corpus.n_documents < MIN_DOCUMENTS and (shard := next(shards, None)) is not None:
             first.append(shard)
         unit = "document" if self.source.corpus.n_documents >= MIN_DOCUMENTS else "piece"
@@ -134,10 +132,10 @@ class CorpusReader:
         found = self.packing
         return None if found is None else round(found.tokens * (found.shards - self._n_before) / found.shards)
 
-    def _shards(self, advance: Advance) -> Generator[int, None, None]:
+    def _shards(self) -> Generator[int, None, None]:
         shards = rows = pieces = tokens = 0
         digest, corpus = hashlib.sha256(), self.source.corpus
-        for packed in self.source.packed(advance):
+        for packed in self.source.packed():
             digest.update(self.folder.save_rows(shards, packed).encode())
             yield shards
             shards, rows = shards + 1, rows + len(packed.ids)
