@@ -202,12 +202,47 @@ def test_parts_of_heads_are_z_through_w_o_and_all_parts_are_the_stream() -> None
         matrix = model.model.layers[0].self_attn.o_proj.weight[:, 12:24].T
         for at in (None, "q_input 1.2"):
             torch.testing.assert_close(look.recorded.part("0.1", at), look.z("0")[1] @ matrix)
+        torch.testing.assert_close(look.recorded.value("z 0.1"), look.z("0")[1])
+        slopes = look.recorded.gradient((5, 6), ["z 0", "z 0.1"])
+        torch.testing.assert_close(slopes["z 0.1"], slopes["z 0"][:, 1])
         parts = look.recorded.parts("q_input 1.2")
         assert {"embedding", "0.0", "0.1", "0.2", "0.3", "mlp 0"} <= set(parts)
         total = torch.stack(list(parts.values())).sum(0)
         torch.testing.assert_close(total, look.recorded.value("resid_pre 1"), atol=1e-5, rtol=1e-4)
         with pytest.raises(ModelError, match=r"1\.0 does not write into the stream q_input 1\.2; embedding, 0\.0"):
             look.recorded.part("1.0", "q_input 1.2")
+
+
+class Interleaved(nn.Module):
+    """Attention whose channels count heads fastest, and whose W_O reads them in that order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.qkv, self.out = nn.LayerNorm(32), nn.Linear(32, 96), nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (part.unflatten(2, (8, 4)).permute(0, 3, 1, 2) for part in self.qkv(self.norm(x)).chunk(3, -1))
+        z = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        out: torch.Tensor = x + self.out(z.permute(0, 2, 3, 1).flatten(2))
+        return out
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.parametrize("kind", ["W_O is no module that is called", "heads are interleaved"])
+def test_heads_of_any_module_write_what_w_o_makes_of_their_z(kind: str) -> None:
+    if kind == "heads are interleaved":
+        model = nn.Sequential(Interleaved(), Interleaved(), nn.Linear(32, 5)).eval()
+    else:
+        layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, norm_first=True)
+        model = nn.Sequential(nn.TransformerEncoder(layer, 2)).eval()
+    x = torch.randn(1, 7, 32, generator=torch.Generator().manual_seed(1))
+    with headscope.load(model, inputs=x) as scope:
+        look = scope.look(x)
+        first, second = scope.shape.sites
+        for head, part in enumerate(look.contributions(3).sites[first].parts):
+            found = look.recorded.part(f"{first}.{head}", f"k_input {second}.0")
+            torch.testing.assert_close(found[3], part, atol=1e-6, rtol=1e-4)
+        assert look.why(f"{second}.1", 5).error < 1e-5
 
 
 def test_a_recorded_pass_is_kept_within_the_budget_of_its_look(monkeypatch: pytest.MonkeyPatch) -> None:

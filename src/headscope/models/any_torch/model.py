@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -235,25 +236,37 @@ class AnyTorchModel(OpenModel):
             assert learned.layout is not None
             return learned.layout.from_heads(z.to(found.v.dtype), found.lead)
 
-        def record(use: MatrixUse) -> Tensor | None:
-            self._record_matrix(recording, use)
-            return None if on_matrix is None else on_matrix(use)
-
-        with self._recorded(recording), self._passing(visit, record if recording.sites else on_matrix):
+        if on_matrix is None and (recording.sites or current_recorder.get() is not None):
+            on_matrix = partial(self._record_matrix, recording)
+        with self._recorded(recording), self._passing(visit, on_matrix):
             yield
 
-    def _record_matrix(self, recording: Recording, use: MatrixUse) -> None:
-        """Keep input and output of W_O, for sites whose z is changed on the way to it."""
-        matrix = as_matrix(use) if recording.waiting else None
+    def _record_matrix(self, recording: Recording, use: MatrixUse) -> Tensor | None:
+        """Keep input and output of W_O, for sites whose z is changed on the way to it; of a recorded stream, of all."""
+        recorder = current_recorder.get()
+        waiting = recorder.waiting if recorder is not None and recorder.model is self else []
+        matrix = as_matrix(use) if recording.waiting or waiting else None
         if matrix is None:
-            return
+            return None
         here = [pair for pair in recording.waiting if self._take(pair[0]).parameter is matrix.parameter]
-        output = matrix.with_input(matrix.x) if here else matrix.x
+        mine = [
+            site
+            for site in waiting
+            if all(each.parameter is matrix.parameter for each in self.learned_site(site).takes)
+        ]
+        if not here and not mine:
+            return None
+        output = matrix.with_input(matrix.x)
         for site, z in here:
             order = self.learned_site(site).rows
             rows, made = (rows_by_head(matrix.channels_last(part), z, order) for part in (matrix.x, output))
             recording.keep_output(site, rows, made, z.shape[2])
         recording.waiting = [pair for pair in recording.waiting if all(pair is not one for one in here)]
+        if recorder is not None and mine:
+            order = self._take(mine[-1]).order
+            fits = matrix.axis == -1 and len(order) == matrix.x.shape[-1]
+            recorder.note_heads(mine, matrix.x[..., order] if fits else matrix.x, output)
+        return output
 
     # -- passes
 

@@ -65,7 +65,7 @@ class RecordedPass:
 
     @own_precision()
     def value(self, at: str | Point) -> Tensor:
-        """The value at a point, ``[query, …]``: ``value("mlp_out 3")``; z of all heads of a site is ``"z 3"``."""
+        """The value at a point, ``[query, …]``: ``value("mlp_out 3")``; z of a head is ``"z 3.1"``, of all ``"z 3"``."""
         point = Point.parse(at)
         if point.kind in ("q_input", "k_input", "v_input"):
             return _rows(self._read_by(point))
@@ -74,8 +74,9 @@ class RecordedPass:
         if point.kind in ("resid_mid", "mlp_in"):
             site = self._site_of(point)
             return self._resid_mid(site) if point.kind == "resid_mid" else self._mlp_in(site, point)
+        at_site, head = self._at_site(point)
         with self._within():
-            return values_at(self.model, self.inputs, [point], self._observer)[point][0]
+            return values_at(self.model, self.inputs, [at_site], self._observer)[at_site][0][:, head]
 
     @own_precision()
     def gradient(self, metric: Metric | Answers, at: Sequence[str | Point]) -> dict[str, Tensor]:
@@ -83,10 +84,18 @@ class RecordedPass:
 
         ``metric``: a right and a wrong next token, or a function of logits ``[query, vocabulary]``.
         """
-        points, measured = [Point.parse(each) for each in at], metric_of(self.model, metric)
+        places = {str(each): self._at_site(Point.parse(each)) for each in at}
+        points, measured = list(dict.fromkeys(point for point, _ in places.values())), metric_of(self.model, metric)
         with self._within():
             found = gradients_at(self.model, self.inputs, measured, points, self._observer)
-        return {str(point): slope[0] for point, slope in found.items()}
+        return {name: found[point][0][:, head] for name, (point, head) in places.items()}
+
+    def _at_site(self, point: Point) -> tuple[Point, int | slice]:
+        """The site's point for z of one head, and which head."""
+        if point.kind != "z" or point.where in self.model.shape.sites:
+            return point, slice(None)
+        head = self.model.shape.find(point.where)
+        return Point("z", head.site), head.head
 
     def part(self, writer: str, at: str | Point | None = None) -> Stream:
         """What one component wrote, as it is at the end of the stream, or in what a head reads: ``at="k_input 5.6"``.

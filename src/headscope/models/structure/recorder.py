@@ -173,7 +173,7 @@ class _StreamRecorder:
     def after(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         mine = [site for site in self.waiting if self._matrix(site) is module]
         if mine and isinstance(output, Tensor) and args:
-            self._heads(mine, args[0], output)
+            self.note_heads(mine, args[0], output)
         self.tape.stack.pop()
         if id(module) in self.site_modules:
             self.tape.sites.pop()
@@ -223,12 +223,12 @@ class _StreamRecorder:
             return None
         return found
 
-    def _heads(self, sites: list[str], x: Tensor, output: Tensor) -> None:
+    def note_heads(self, sites: list[str], x: Tensor, output: Tensor) -> None:
         """Mark W_O's output as the sum of its heads; as one writer where several calls are joined in it."""
         self.waiting = [site for site in self.waiting if site not in sites]
         site = sites[-1]
         n_heads = self.model.shape.sites[site].n_heads
-        if len(sites) > 1 or not self.model.shape.sites[site] or x.shape[-1] % n_heads:
+        if len(sites) > 1 or x.shape[-1] % n_heads:
             return
         with _disable_current_modes():
             weight: OutputWeight = self.model.output_weight(site)
