@@ -106,7 +106,7 @@ def patching(
     if abs(gap) < HARDLY * max(map(abs, ends)):
         warnings.warn(
             f"the metric hardly differs: {ends[0]:+.4g} on the clean text, {ends[1]:+.4g} on the corrupted one",
-            stacklevel=3,
+            stacklevel=6,
         )
     run = _Patched(corrupted.model, corrupted.prepared.inputs, metric, 2 if by == "head" else 1)
     names = corrupted.sites if at in ("z", "attn_out") else tuple(dict.fromkeys(probed(run.model).layers.values()))

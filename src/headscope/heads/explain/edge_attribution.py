@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import torch
@@ -36,35 +37,24 @@ class _Gradients(ReaderHooks):
         super().__init__(patched)
         self.wanted: dict[tuple[str, str], Tensor] = {}
 
-    def attend(self, state: PassState) -> Any:
-        def observe(site: str, call: Call) -> Tensor:
-            group = call.q.shape[1] // call.k.shape[1]
-            state.calls[site] = call
-            sides = {"q": call.q, "k": call.k.repeat_interleave(group, 1), "v": call.v.repeat_interleave(group, 1)}
-            for side, value in sides.items():
-                self.patched.note_readers(state, site, side, state.stream.node(site, side))
-                self.wanted[site, side] = value
-            return plain(Call(call.site, sides["q"], sides["k"], sides["v"], call.scores))
+    def attend(self, state: PassState, site: str, call: Call) -> Tensor:
+        group = call.q.shape[1] // call.k.shape[1]  # every head gets a k and v of its own
+        state.calls[site] = call
+        sides = {"q": call.q, "k": call.k.repeat_interleave(group, 1), "v": call.v.repeat_interleave(group, 1)}
+        for side, value in sides.items():
+            self.patched.note_readers(state, site, side, state.stream.node(site, side))
+            self.wanted[site, side] = value
+        return plain(Call(call.site, sides["q"], sides["k"], sides["v"], call.scores))
 
-        return observe
+    def mlp_input(self, layer: str, state: PassState, x: Tensor | None) -> None:
+        super().mlp_input(layer, state, x)
+        assert x is not None, "it reads the stream"
+        self.wanted[f"mlp {layer}", ""] = x
 
-    def mlp_input(self, state: PassState, layer: str) -> Any:
-        note = super().mlp_input(state, layer)
-
-        def before(module: nn.Module, args: Any, kwargs: Any) -> None:
-            note(module, args, kwargs)
-            self.wanted[f"mlp {layer}", ""] = args[0]
-
-        return before
-
-    def logits_input(self, state: PassState) -> Any:
-        note = super().logits_input(state)
-
-        def before(module: nn.Module, args: Any, kwargs: Any) -> None:
-            note(module, args, kwargs)
-            self.wanted[LOGITS, ""] = args[0]
-
-        return before
+    def logits_input(self, state: PassState, x: Tensor | None) -> None:
+        super().logits_input(state, x)
+        assert x is not None, "it reads the stream"
+        self.wanted[LOGITS, ""] = x
 
 
 def score_edges(
@@ -221,7 +211,7 @@ def _reader_gradients(
             stack.enter_context(hooked([module], after=_returning(mixed.requires_grad_())))
         state = stack.enter_context(patched.recorded(hooks))
         state.keeps = True
-        logits = patched.model.run(inputs, hooks.attend(state)).logits
+        logits = patched.model.run(inputs, partial(hooks.attend, state)).logits
         value = (metric(logits) * sizes).mean()
     gradients = torch.autograd.grad(value, list(hooks.wanted.values()), allow_unused=True)
     found: dict[Reader, Tensor] = {}

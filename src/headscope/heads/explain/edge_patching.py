@@ -7,8 +7,9 @@ wrote in the corrupted text. A reader without edges is as it was in the corrupte
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -49,18 +50,28 @@ class PatchedModel:
         self._columns: dict[tuple[str, str, int], list[Tensor | None]] = {}
 
     @contextmanager
-    def recorded(self, state_of: Any) -> Iterator[PassState]:
-        """Record a pass, with a hook at every MLP and at the end of the stream."""
+    def recorded(self, hooks: ReaderHooks) -> Iterator[PassState]:
+        """Record a pass; ``hooks`` see, and may replace, what MLPs and the logits read and what MLPs write."""
+        state, last = PassState(), _LastPosition()
+
+        def reading(see: Callable[[PassState, Tensor | None], Tensor | None]) -> Any:
+            def before(module: nn.Module, args: Any, kwargs: Any) -> Any:
+                made = see(state, args[0] if args else None)
+                return None if made is None else ((made, *args[1:]), kwargs)
+
+            return before
+
+        def writing(layer: str) -> Any:
+            return lambda module, args, kwargs, output: hooks.mlp_output(state, layer, output)
+
         with ExitStack() as stack:
-            stream = stack.enter_context(recording_stream(self.model))
-            state = PassState(stream)
+            state.stream = stack.enter_context(recording_stream(self.model))
             for layer, module in self.mlps.items():
-                stack.enter_context(hooked([module], before=state_of.mlp_input(state, layer)))
-                stack.enter_context(hooked([module], after=state_of.mlp_output(state, layer)))
-            stack.enter_context(hooked([self.last], before=state_of.logits_input(state)))
+                see = partial(hooks.mlp_input, layer)
+                stack.enter_context(hooked([module], before=reading(see), after=writing(layer)))
+            stack.enter_context(hooked([self.last], before=reading(hooks.logits_input)))
             matrix = self.model.unembedding_matrix()
             if matrix is not None:
-                last = _LastPosition()
                 stack.enter_context(hooked([matrix], before=last.before, after=last.after))
             yield state
 
@@ -131,44 +142,34 @@ class ReaderHooks:
     def __init__(self, patched: PatchedModel) -> None:
         self.patched = patched
 
-    def attend(self, state: PassState) -> Any:
-        def observe(site: str, call: Call) -> Tensor:
-            state.calls[site] = call
-            for side in ("q", "k", "v"):
-                self.patched.note_readers(state, site, side, state.stream.node(site, side))
-            state.z[site] = plain(call)
-            return state.z[site]
+    def attend(self, state: PassState, site: str, call: Call) -> Tensor:
+        """z of one attention call."""
+        state.calls[site] = call
+        for side in ("q", "k", "v"):
+            self.patched.note_readers(state, site, side, state.stream.node(site, side))
+        state.z[site] = plain(call)
+        return state.z[site]
 
-        return observe
+    def mlp_input(self, layer: str, state: PassState, x: Tensor | None) -> Tensor | None:
+        """What an MLP reads in place of ``x``, if anything."""
+        node = None if x is None else state.stream.tape.node_of(x)
+        if node is None:
+            raise ModelError(f"mlp {layer}: its module does not read the residual stream; edges into it are unknown")
+        self.patched.note_readers(state, f"mlp {layer}", "", node)
+        return None
 
-    def mlp_input(self, state: PassState, layer: str) -> Any:
-        def before(module: nn.Module, args: Any, kwargs: Any) -> None:
-            node = state.stream.tape.node_of(args[0]) if args else None
-            if node is None:
-                raise ModelError(
-                    f"mlp {layer}: its module does not read the residual stream; edges into it are unknown"
-                )
-            self.patched.note_readers(state, f"mlp {layer}", "", node)
+    def mlp_output(self, state: PassState, layer: str, output: Any) -> Any:
+        """What an MLP writes in place of ``output``, if anything."""
+        state.outputs[layer] = output
 
-        return before
-
-    def mlp_output(self, state: PassState, layer: str) -> Any:
-        def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-            state.outputs[layer] = output
-
-        return after
-
-    def logits_input(self, state: PassState) -> Any:
-        def before(module: nn.Module, args: Any, kwargs: Any) -> None:
-            node = state.stream.tape.node_of(args[0])
-            if node is None:
-                raise ModelError(
-                    "the end of the residual stream is not a sum of writers, so a circuit cannot end there"
-                )
-            writers = {writer.name: writer for writer in state.stream.writers(state.route(node))}
-            state.readers[LOGITS, ""] = ReaderState(node, node, writers, args[0].detach())
-
-        return before
+    def logits_input(self, state: PassState, x: Tensor | None) -> Tensor | None:
+        """What the logits read in place of ``x``, if anything."""
+        node = None if x is None else state.stream.tape.node_of(x)
+        if node is None or x is None:
+            raise ModelError("the end of the residual stream is not a sum of writers, so a circuit cannot end there")
+        writers = {writer.name: writer for writer in state.stream.writers(state.route(node))}
+        state.readers[LOGITS, ""] = ReaderState(node, node, writers, x.detach())
+        return None
 
 
 @torch.no_grad()
@@ -177,7 +178,7 @@ def record(patched: PatchedModel, inputs: Mapping[str, Tensor]) -> PassState:
     hooks = ReaderHooks(patched)
     with patched.recorded(hooks) as state:
         state.keeps = True
-        state.logits = patched.model.run(inputs, hooks.attend(state)).logits[:, -1:]
+        state.logits = patched.model.run(inputs, partial(hooks.attend, state)).logits[:, -1:]
     return state
 
 
@@ -204,20 +205,17 @@ class Circuitry(ReaderHooks):
         self.inputs[place] = made.requires_grad_() if torch.is_grad_enabled() and not made.requires_grad else made
         return self.inputs[place]
 
-    def attend(self, state: PassState) -> Any:
-        def observe(site: str, call: Call) -> Tensor:
-            old = call if self.cut else self.corrupted.calls[site]
-            z = plain(call) if self.cut else self.corrupted.z[site].clone()
-            group, sides = call.q.shape[1] // call.k.shape[1], {}
-            for side, own in (("q", old.q), ("k", old.k), ("v", old.v)):
-                sides[side] = self._side(state, (site, side), own, 1 if side == "q" else group)
-            for head in sorted({head for made in sides.values() for head in made}):
-                kept = {"q": old.q[:, [head]], "k": old.k[:, [head // group]], "v": old.v[:, [head // group]]}
-                q, k, v = (made.get(head, kept[side]) for side, made in sides.items())
-                z[:, head] = plain(Call(call.site, q, k, v, call.scores.bind(call.q, call.k).only(head)))[:, 0]
-            return z
-
-        return observe
+    def attend(self, state: PassState, site: str, call: Call) -> Tensor:
+        old = call if self.cut else self.corrupted.calls[site]
+        z = plain(call) if self.cut else self.corrupted.z[site].clone()
+        group, sides = call.q.shape[1] // call.k.shape[1], {}
+        for side, own in (("q", old.q), ("k", old.k), ("v", old.v)):
+            sides[side] = self._side(state, (site, side), own, 1 if side == "q" else group)
+        for head in sorted({head for made in sides.values() for head in made}):
+            kept = {"q": old.q[:, [head]], "k": old.k[:, [head // group]], "v": old.v[:, [head // group]]}
+            q, k, v = (made.get(head, kept[side]) for side, made in sides.items())
+            z[:, head] = plain(Call(call.site, q, k, v, call.scores.bind(call.q, call.k).only(head)))[:, 0]
+        return z
 
     def _side(self, state: PassState, place: Place, own: Tensor, group: int) -> dict[int, Tensor]:
         """q, k or v of each head that has edges into it."""
@@ -235,46 +233,29 @@ class Circuitry(ReaderHooks):
             found[head] = recompute(node, {reader.stream: value}, columns)[:, index : index + 1]
         return found
 
-    def mlp_input(self, state: PassState, layer: str) -> Any:
-        reader, place = Reader(f"mlp {layer}"), (f"mlp {layer}", "")
+    def mlp_input(self, layer: str, state: PassState, x: Tensor | None) -> Tensor | None:
+        reader = Reader(f"mlp {layer}")
+        if not self.edges.get(reader):
+            return None if self.cut or x is None else x[:1, :1]  # what it writes is replaced by what it wrote
+        super().mlp_input(layer, state, x)
+        known = state.readers[reader.place]
+        with no_modes():
+            made = recompute(known.node, {known.stream: self._inputs(state, reader.place, [reader])[0]})
+        state.stream.tape.mark_source(made, "patched")
+        return made
 
-        def before(module: nn.Module, args: Any, kwargs: Any) -> Any:
-            if not self.edges.get(reader):
-                narrow = () if self.cut or not args else (args[0][:1, :1], *args[1:])  # its output will be replaced
-                return (narrow, kwargs) if narrow else None
-            node = state.stream.tape.node_of(args[0]) if args else None
-            if node is None:
-                return None
-            known = self.patched.note_readers(state, *place, node)
-            with no_modes():
-                made = recompute(node, {known.stream: self._inputs(state, place, [reader])[0]})
-            state.stream.tape.mark_source(made, "patched")
-            return (made, *args[1:]), kwargs
+    def mlp_output(self, state: PassState, layer: str, output: Any) -> Any:
+        if self.cut or self.edges.get(Reader(f"mlp {layer}")):
+            return None
+        old = self.corrupted.outputs[layer]
+        return old.clone() if isinstance(old, Tensor) else old
 
-        return before
-
-    def mlp_output(self, state: PassState, layer: str) -> Any:
-        def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
-            if self.cut or self.edges.get(Reader(f"mlp {layer}"), ()):
-                return None
-            old = self.corrupted.outputs[layer]
-            return old.clone() if isinstance(old, Tensor) else old
-
-        return after
-
-    def logits_input(self, state: PassState) -> Any:
-        def before(module: nn.Module, args: Any, kwargs: Any) -> Any:
-            if self.cut and not self.edges.get(Reader(LOGITS), ()):
-                return None
-            node = state.stream.tape.node_of(args[0])
-            assert node is not None
-            writers = {writer.name: writer for writer in state.stream.writers(state.route(node))}
-            state.readers[LOGITS, ""] = ReaderState(node, node, writers)
-            with no_modes():
-                made = self._inputs(state, (LOGITS, ""), [Reader(LOGITS)])[0]
-            return (made, *args[1:]), kwargs
-
-        return before
+    def logits_input(self, state: PassState, x: Tensor | None) -> Tensor | None:
+        if self.cut and not self.edges.get(Reader(LOGITS)):
+            return None
+        super().logits_input(state, x)
+        with no_modes():
+            return self._inputs(state, (LOGITS, ""), [Reader(LOGITS)])[0]
 
 
 def run_circuit(
@@ -292,7 +273,7 @@ def run_circuit(
 def run_patched(patched: PatchedModel, inputs: Mapping[str, Tensor], hooks: Circuitry) -> tuple[Tensor, PassState]:
     """The last logits under some hooks, and the pass itself."""
     with patched.recorded(hooks) as state:
-        logits: Tensor = patched.model.run(inputs, hooks.attend(state)).logits
+        logits: Tensor = patched.model.run(inputs, partial(hooks.attend, state)).logits
     return logits[:, -1:], state
 
 

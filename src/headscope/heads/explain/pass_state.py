@@ -65,7 +65,7 @@ class ReaderState:
 class PassState:
     """One recorded pass over a batch: the readers by site or MLP, the values at calls, and MLP outputs."""
 
-    stream: RecordedStream
+    stream: RecordedStream = field(default_factory=RecordedStream)
     keeps: bool = False
     """Whether the stream before each reader is kept."""
     readers: dict[Place, ReaderState] = field(default_factory=dict)
