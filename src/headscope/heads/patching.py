@@ -110,7 +110,7 @@ def patching(
         )
     run = _Patched(corrupted.model, corrupted.prepared.inputs, metric, 2 if by == "head" else 1)
     names = corrupted.sites if at in ("z", "attn_out") else tuple(dict.fromkeys(probed(run.model).layers.values()))
-    values = values_at(run.model, clean.prepared.inputs, [Point.parse(f"{at} {name}") for name in names])
+    values = clean.cache.values_at([Point(at, name) for name in names])
     found = run.estimated(values) if how == "attribution" else run.exact(values, ends[1])
     width = max(len(row) for row in found)
     effect = torch.full((len(names), width), math.nan)

@@ -121,4 +121,4 @@ def test_of_capped_logits_the_ones_before_the_cap_are_split(ids: list[int]) -> N
             assert found.total == pytest.approx(float(total), abs=1e-4)
             assert traced.total == pytest.approx(float(total), abs=1e-4)
             assert traced.constant == pytest.approx(0.0, abs=1e-4), "no writer is left: this model has no bias"
-            assert f"({traced.total:+.2f} logits before the cap)" in traced.sentence
+            assert f" {traced.total:+.2f} (before the cap)." in traced.sentence

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -14,7 +13,7 @@ from headscope.checked import checked
 from headscope.errors import EditError
 from headscope.heads.edits.edit import BoundEdit, Edit, Reached, by_site, listed, names
 from headscope.models.recording import OpenModel
-from headscope.models.structure.points import Change, Point, changing, module_of
+from headscope.models.structure.points import Change, Point, module_of
 from headscope.models.structure.readers import probed
 from headscope.names import HeadName
 
@@ -40,7 +39,7 @@ def patch(
     def bind(model: OpenModel) -> BoundEdit:
         if from_look.shape != model.shape:
             raise EditError("patch() takes activations from a look at the same model; this look is at another one")
-        return _points(model, points, places, from_look) if points else _z(model, given, places, from_look)
+        return _points(points, places, from_look) if points else _z(model, given, places, from_look)
 
     return Edit(f"patch({listed(given)};{places};{from_look.key})", bind)
 
@@ -92,16 +91,10 @@ def _z(model: OpenModel, heads: Sequence[HeadName], positions: tuple[int, ...], 
     return BoundEdit(z=change, refuse_beyond=lambda reached: _refuse_beyond("patch", positions, list(sites), reached))
 
 
-def _points(model: OpenModel, points: Sequence[Point], positions: tuple[int, ...], source: Look) -> BoundEdit:
-    taken: dict[Point, Tensor] = {}
-
-    def keeping(point: Point) -> Change:
-        def keep(value: Tensor, first: int) -> Tensor:
-            _refuse_source(positions, [value.shape[1]])
-            taken[point] = value[:, list(positions)].detach().clone()
-            return value
-
-        return keep
+def _points(points: Sequence[Point], positions: tuple[int, ...], source: Look) -> BoundEdit:
+    values = source.cache.values_at(points)
+    _refuse_source(positions, [value.shape[1] for value in values.values()])
+    taken = {point: value[:, list(positions)] for point, value in values.items()}
 
     def putting(point: Point) -> Change:
         def put(value: Tensor, first: int) -> Tensor:
@@ -113,8 +106,6 @@ def _points(model: OpenModel, points: Sequence[Point], positions: tuple[int, ...
 
         return put
 
-    with torch.no_grad(), changing(model, {point: keeping(point) for point in points}, {}):
-        model.run(source.prepared.inputs)
     return BoundEdit(
         points={point: putting(point) for point in points},
         refuse_beyond=lambda reached: _refuse_beyond("patch", positions, list(map(str, points)), reached),

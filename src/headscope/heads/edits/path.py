@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 from weakref import ref
 
 import torch
@@ -23,24 +23,19 @@ from headscope.heads.edits.edit import BoundEdit, Edit, Reached, names
 from headscope.heads.edits.hidden_keys import softmax_with_sink
 from headscope.heads.edits.replacements import How, RunningMean, draw, refuse_no_texts
 from headscope.models.recording import OpenModel
-from headscope.models.structure.carry import Route
 from headscope.models.structure.projections import Which
 from headscope.models.structure.readers import (
-    carried_part,
-    find_writer,
+    Norm,
     has_own_norm,
     probed,
-    read_again,
-    reader_inputs,
-    value_of,
+    read_without,
     writer_names,
+    written_to,
 )
 from headscope.models.structure.recorder import RecordedStream, current_recorder, record_stream
-from headscope.models.structure.tape import Node
 from headscope.names import Head, HeadName
 
 BLOCK = 512  # rows of scores that are computed at once
-Norm = Literal["recompute", "hold"]
 
 
 @checked
@@ -210,21 +205,8 @@ class _Bound:
 
     def _changed(self, stream: RecordedStream, call: Call) -> Tensor:
         node = stream.node(self.head.site, self.path.into)
-        changed: dict[Node, Tensor] = {}
-        for stream_node in reader_inputs(node, self.own_norm):
-            part = self._written(stream, stream_node)
-            if part is not None:
-                changed[stream_node] = self._replaced(part, call)
-        if self.path.norm == "hold":
-            return _held(node, changed)
-        values = {each: value_of(each) for each in changed}
-        return read_again(node, {each: values[each] - part.to(values[each]) for each, part in changed.items()})
-
-    def _written(self, stream: RecordedStream, node: Node) -> Tensor | None:
-        """What the writers have put into a node, together."""
-        found = [writer for name in self.writers if (writer := find_writer(stream, node, name)) is not None]
-        parts = [carried_part(writer, node) for writer in found]
-        return torch.stack(parts).sum(0) if parts else None
+        parts = written_to(stream, node, self.own_norm, self.writers)
+        return read_without(node, {read: self._replaced(part, call) for read, part in parts.items()}, self.path.norm)
 
     def _replaced(self, part: Tensor, call: Call) -> Tensor:
         """What is subtracted: the part, less what takes its place."""
@@ -241,8 +223,8 @@ class _Bound:
     def _in_text(self, model: OpenModel, text: Any) -> Tensor:
         """The writer's carried part at every position of another text: ``[position, d_model]``."""
         stream = record_stream(model, model.prepare(text).inputs)
-        nodes = reader_inputs(stream.node(self.head.site, self.path.into), self.own_norm)
-        return torch.cat([part[0] for node in nodes if (part := self._written(stream, node)) is not None])
+        node = stream.node(self.head.site, self.path.into)
+        return torch.cat([part[0] for part in written_to(stream, node, self.own_norm, self.writers).values()])
 
     def _check(self, model: Any) -> None:
         names = writer_names(probed(model), self.head.site, self.path.into)
@@ -253,28 +235,17 @@ class _Bound:
                 )
 
 
-def _held(node: Node, changed: Mapping[Node, Tensor]) -> Tensor:
-    """q, k or v less these parts of the stream, carried on with the norm held."""
-    total = value_of(node)
-    route = Route(node)
-    for stream_node, part in changed.items():
-        made = route.carry(stream_node, part)
-        assert made is not None
-        total = total - made.to(total)
-    return total
-
-
-def _cuts(call: Call, bound: Sequence[_Bound]) -> dict[int, _HeadCut]:
+def _cuts(call: Call, bound: Sequence[_Bound]) -> dict[int, HeadCut]:
     """The cut scores of every reader of one call."""
     by_head: dict[int, list[_Bound]] = {}
     for each in bound:
         by_head.setdefault(each.head.head, []).append(each)
     return {
-        head: _HeadCut(call, head, [(each.path, each.read(call)) for each in some]) for head, some in by_head.items()
+        head: HeadCut(call, head, [(each.path, each.read(call)) for each in some]) for head, some in by_head.items()
     }
 
 
-class _HeadCut:
+class HeadCut:
     """One head with paths into it cut. A change counts in its row and column alone, where it has one."""
 
     def __init__(self, call: Call, head: int, changes: Sequence[tuple[Path, Tensor]]) -> None:
@@ -316,13 +287,17 @@ class _HeadCut:
                 made = torch.where(here, again, made)
         return made
 
-    def z(self, rows: Tensor, v: Tensor) -> Float[Tensor, "batch query d_value"]:
-        """z in these rows."""
-        columns = torch.arange(self.k.shape[2], device=rows.device)
+    def weights(self, rows: Tensor, columns: Tensor) -> Float[Tensor, "batch query key"]:
+        """The pattern in these rows, over all keys."""
         logits = self.logits(rows, columns)
         if not self.scores.mask.is_full:
             logits = logits.masked_fill(~self.scores.mask.block(rows, columns, self.offset)[:, 0], float("-inf"))
-        weights = softmax_with_sink(logits, self.scores.sinks)
+        return softmax_with_sink(logits, self.scores.sinks)
+
+    def z(self, rows: Tensor, v: Tensor) -> Float[Tensor, "batch query d_value"]:
+        """z in these rows."""
+        columns = torch.arange(self.k.shape[2], device=rows.device)
+        weights = self.weights(rows, columns)
         own = v[:, self.kv]
         total = weights @ own.to(weights)
         for path, changed in self.changes["v"]:
@@ -345,7 +320,7 @@ class _CutBias:
     """A bias that moves the scores of some heads to what they are without the paths into them, block by block."""
 
     n_heads: int
-    cuts: Mapping[int, _HeadCut]
+    cuts: Mapping[int, HeadCut]
     before: Bias | None
 
     def block(self, rows: Tensor, columns: Tensor, offset: int) -> BiasBlock:

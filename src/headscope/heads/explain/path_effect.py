@@ -17,16 +17,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headscope.attention import pattern
+from headscope.attention.observer import Call
 from headscope.errors import InputError, ModelError
 from headscope.heads.edits.ablate import ablate
 from headscope.heads.edits.edit import Edits
-from headscope.heads.edits.path import Path
-from headscope.heads.explain.score_split import Reading
+from headscope.heads.edits.path import HeadCut, Path
 from headscope.heads.explain.why import Explained, explained
 from headscope.models.structure.carry import Route, source_device
-from headscope.models.structure.readers import carried_part, find_writer, has_own_norm, read_again, reader_inputs
-from headscope.models.structure.readers import value_of as stream_value
+from headscope.models.structure.readers import (
+    find_writer,
+    has_own_norm,
+    read_without,
+    value_of,
+    writer_names,
+    written_to,
+)
 from headscope.models.structure.recorded_pass import RecordedPass
 from headscope.models.structure.unembedding import frozen_norm
 from headscope.names import Head
@@ -129,74 +134,36 @@ def _kv(look: Look, head: Head) -> int:
     return head.head // look.shape.sites[head.site].group_size
 
 
-def _parts(found: Explained, path: Path, head: Head) -> tuple[Tensor, Tensor]:
-    """q, k or v of the reader without the writer, its norm held and its norm computed again: ``[position, d]``."""
-    look, stream = found.look, found.stream
-    index = head.head if path.into == "q" else _kv(look, head)
-    node = stream.node(head.site, path.into)
-    inputs = reader_inputs(node, has_own_norm(look.model, head.site, path.into))
-    writers = [(each, find_writer(stream, each, path.writer)) for each in inputs]
-    changed = {each: stream_value(each) - carried_part(w, each).to(stream_value(each)) for each, w in writers if w}
-    reading = Reading(stream, head.site, path.into, index)
-    writer = next((each for each in reading.writers if each.name == path.writer), None)
-    if writer is None or not changed:
-        names = ", ".join(each.name for each in reading.writers if each.kind != "reader")
-        raise ModelError(f"{path.writer} does not write into the {path.into} of {head}; {names} do")
-    whole = reading.parts().parts.sum(0)
-    return whole - reading.parts([writer]).parts[0], read_again(node, changed)[0, index]
-
-
 class CutReader(NamedTuple):
     """One row of a head without a path: ``weights`` as they are, with the norm held, and as they truly are."""
 
     weights: tuple[Float[Tensor, " key"], Float[Tensor, " key"], Float[Tensor, " key"]]
-    held_change: Float[Tensor, " d_head"]
-    """How z of the row changes with the norm held."""
     change: Float[Tensor, " d_head"]
     """How z of the row truly changes."""
 
 
+@torch.no_grad()
 def cut_reader(look: Look, path: Path) -> CutReader:
     """The reader's row without the path. Nothing before it changes, so its true row needs no further pass."""
-    ((head, *_), row), found = _checked(look, path), explained(look)
-    held, again = _parts(found, path, head)
-    fresh = held if path.norm == "hold" else again
-    source = look.source(head)
-    before = look.weights(head, slice(row, row + 1))[0].double()
-    values = Reading(found.stream, head.site, "v", _kv(look, head)).parts().parts.sum(0).double()
-    after = [_weights(source, row, path, changed) for changed in (held, fresh)]
-    changes = [_z_change(path, values, before, pair) for pair in zip(after, (held, fresh), strict=True)]
-    return CutReader((before, after[0], after[1]), changes[0], changes[1])
-
-
-def _weights(source: pattern.PatternSource, row: int, path: Path, changed: Tensor) -> Float[Tensor, " key"]:
-    """One row of the pattern with this q or k; in the column of the path alone, where it has one."""
-    rows = torch.tensor([row], device=source.q.device)
+    ((head, *_), place), stream = _checked(look, path), explained(look).stream
+    node, kv = stream.node(head.site, path.into), _kv(look, head)
+    parts = written_to(stream, node, has_own_norm(look.model, head.site, path.into), [path.writer])
+    if not parts:
+        names = ", ".join(writer_names(stream, head.site, path.into))
+        raise ModelError(f"{path.writer} does not write into the {path.into} of {head}; {names} do")
+    source, values = look.source(head), value_of(stream.node(head.site, "v"))[:1, [kv]]
+    row = torch.tensor([place], device=source.q.device)
     columns = torch.arange(source.k.shape[2], device=source.q.device)
-    offset = source.k.shape[2] - source.q.shape[2]
-    q, k = source.q[:, :, rows], source.k
-    logits = source.scores.block(q, k, rows, columns, offset)[0, 0, 0]
-    if path.into == "q":
-        q = changed[None, None, row : row + 1].to(q)
-    elif path.into == "k":
-        k = changed[None, None].to(k)
-    again = source.scores.block(q, k, rows, columns, offset)[0, 0, 0]
-    here = torch.ones_like(columns, dtype=torch.bool) if path.key is None else columns == path.key
-    logits = torch.where(here & ~logits.isneginf(), again, logits).double()
-    if source.scores.sinks is not None:
-        logits = torch.cat((logits, source.scores.sinks.reshape(-1)[:1].to(logits)))
-    return logits.softmax(-1)[: len(columns)]
+    call = Call(look.model.site_modules()[head.site], source.q, source.k, values.to(source.q), source.scores)
 
+    def cut(*changed: tuple[Path, Tensor]) -> HeadCut:
+        own = head.head if path.into == "q" else kv
+        return HeadCut(call, 0, [(each, made[:, [own]].to(source.q)) for each, made in changed])
 
-def _z_change(path: Path, values: Tensor, before: Tensor, after: tuple[Tensor, Tensor]) -> Tensor:
-    """How z of the row changes: by other weights, or, for a path into v, by other values."""
-    weights, changed = after
-    if path.into != "v":
-        return (weights - before) @ values
-    here = torch.ones_like(before) if path.key is None else torch.zeros_like(before).index_fill_(
-        0, torch.tensor([path.key], device=before.device), 1.0
-    )  # fmt: skip
-    return (here * before) @ (changed.to(values) - values)
+    cuts = [cut(), *(cut((path, read_without(node, parts, norm))) for norm in ("hold", path.norm))]
+    before, held, again = (each.weights(row, columns)[0, 0].double() for each in cuts)
+    plain, *_, changed = (each.z(row, call.v)[0, 0] for each in cuts)
+    return CutReader((before, held, again), (changed - plain).double())
 
 
 def _direct(look: Look, found: Explained, head: Head, place: int, change: Tensor) -> Float[Tensor, " vocabulary"]:
@@ -216,7 +183,7 @@ def _direct(look: Look, found: Explained, head: Head, place: int, change: Tensor
     carried = Route(end).carry_all(source, written[None])
     assert carried is not None
     unembedding = look.model.unembedding()
-    gain, centred = frozen_norm(unembedding.norm, stream_value(end)[0, place])
+    gain, centred = frozen_norm(unembedding.norm, value_of(end)[0, place])
     moved = carried[0, 0, place].float()
     return ((moved - moved.mean() if centred else moved) * gain).to(unembedding.weight) @ unembedding.weight.detach().T
 

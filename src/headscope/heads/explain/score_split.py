@@ -19,9 +19,9 @@ from headscope.attention import pattern
 from headscope.attention.progress import report_progress
 from headscope.errors import InputError, ModelError
 from headscope.heads.explain.why import Place, Read, Share, Why
-from headscope.models.structure.carry import Columns, Replaced, Route, columns_of, source_parts, wide
+from headscope.models.structure.carry import Columns, Replaced, Route, columns_of, part_of
 from headscope.models.structure.recorder import RecordedStream, Side, Writer
-from headscope.models.structure.tape import Op, Slot
+from headscope.models.structure.tape import Op, Slot, SourceNode
 from headscope.names import Head
 
 if TYPE_CHECKING:
@@ -55,19 +55,25 @@ class Reading:
     def parts(self, writers: Sequence[Writer] | None = None, replaced: Replaced | None = None) -> SideParts:
         """Carry writers to this head, a few at a time."""
         chosen = tuple(self.writers if writers is None else writers)
-        rows: list[Tensor | None] = [None] * len(chosen)
-        jobs: dict[int, list[tuple[int, Writer, int]]] = {}
+        rows: dict[int, Tensor] = {}
+        jobs: dict[SourceNode, list[tuple[int, int | None]]] = {}
         for row, writer in enumerate(chosen):
-            for place, (source, _) in enumerate(writer.sources):
-                jobs.setdefault(id(source), []).append((row, writer, place))
-        for done, wanted in enumerate(jobs.values()):
+            for source, part in writer.sources:
+                jobs.setdefault(source, []).append((row, part))
+        for done, (source, wanted) in enumerate(jobs.items()):
             report_progress("following what was written", done, len(jobs))
-            for row, made in self._carried(wanted, replaced):
-                before = rows[row]
-                rows[row] = made if before is None else before + made
+            step = max(1, CHUNK // max(source.shape.numel(), self.route.target.shape.numel(), 1))
+            for start in range(0, len(wanted), step):
+                some = wanted[start : start + step]
+                stack = torch.cat([part_of(source, part) for _, part in some])
+                made = self.route.carry_all(source, stack, self.columns, replaced)
+                for (row, _), own in zip(
+                    some, () if made is None else self._own(made).clone(), strict=made is not None
+                ):
+                    rows[row] = rows[row] + own if row in rows else own
         shape = self.route.target.shape
-        empty = torch.zeros(shape[2], shape[3], dtype=next((r.dtype for r in rows if r is not None), torch.float32))
-        return SideParts(chosen, torch.stack([empty if row is None else row for row in rows]))
+        empty = torch.zeros(shape[2], shape[3], dtype=next((row.dtype for row in rows.values()), torch.float32))
+        return SideParts(chosen, torch.stack([rows.get(row, empty) for row in range(len(chosen))]))
 
     def _own(self, whole: Tensor) -> Tensor:
         return whole[..., 0, self.head, :, :]
@@ -75,30 +81,6 @@ class Reading:
     def _held(self, op: Op, trial: Tensor) -> Tensor | None:
         made = self.route.carry(op, trial)
         return None if made is None else self._own(made)
-
-    def _carried(self, wanted: list[tuple[int, Writer, int]], replaced: Replaced | None) -> list[tuple[int, Tensor]]:
-        """The parts of one source, chunk by chunk."""
-        source = wanted[0][1].sources[wanted[0][2]][0]
-        numbers = max(source.shape.numel(), self.route.target.shape.numel(), 1)
-        step, found = max(1, CHUNK // numbers), []
-        for start in range(0, len(wanted), step):
-            some = wanted[start : start + step]
-            indices = [writer.sources[place][1] for _, writer, place in some]
-            heads = [index for index in indices if index is not None and index >= 0]
-            stack = []
-            if heads:
-                stack.append(source_parts(source, heads))
-            if None in indices:
-                stack.append(source_parts(source))
-            if -1 in indices and source.heads is not None and source.heads.bias is not None:
-                bias = source.heads.bias.to(wide(source.heads.bias.dtype))
-                stack.append(bias.expand(source.shape)[None])
-            made = self.route.carry_all(source, torch.cat(stack), self.columns, replaced)
-            if made is not None:
-                ordered = sorted(some, key=lambda job: (job[1].sources[job[2]][1] or 0) == -1)
-                own = self._own(made).clone()
-                found += [(row, own[place]) for place, (row, _, _) in enumerate(ordered)]
-        return found
 
 
 def rotations(route: Route, length: int) -> dict[int, tuple[Tensor, int]]:

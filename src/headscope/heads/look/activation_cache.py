@@ -31,6 +31,7 @@ from headscope.models.finite import PassCheck
 from headscope.models.modes import change_count, device_of, own_precision
 from headscope.models.protocol import ForwardPass, SiteObserver, SiteOutput
 from headscope.models.recording import OpenModel, note_logsumexp
+from headscope.models.structure.points import Point, values_at
 
 BUDGET = 2**30  # bytes of q, k, z and layer states that a look keeps; past it they are computed again when asked for
 
@@ -257,6 +258,12 @@ class ActivationCache:
     def _kept_z(self, site: str) -> Tensor | None:
         z = self.sites[site].rows.output if site in self.sites else self._z.get(site)
         return z if z is not None and z.numel() else None
+
+    def values_at(self, points: Sequence[Point]) -> dict[Point, Tensor]:
+        """The values at these points, under the edits, from one more pass."""
+        self.refuse_changed_weights()
+        with self.edits.during():
+            return values_at(self.model, self.inputs, points, self.attend)
 
     def run(self) -> ForwardPass:
         """Run the pass again; keep nothing."""

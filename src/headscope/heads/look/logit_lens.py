@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from headscope.errors import ModelError
 from headscope.heads.look.sampling import Prediction, strongest_predictions
 from headscope.models.modes import hooked
-from headscope.models.structure.points import Change, Point, changing
+from headscope.models.structure.points import Point
 from headscope.models.structure.readers import probed
 
 if TYPE_CHECKING:
@@ -30,23 +30,10 @@ def logit_lens(look: Look, place: int, count: int) -> dict[str, list[Prediction]
         )
     side = "decoder" if look.prepared.decoder_tokens else ""
     points = [Point("resid_pre", label) for label in probed(model).layers.values() if label.startswith(side)]
-    values: dict[str, Tensor] = {}
-
-    def keeping(point: Point) -> Change:
-        def keep(value: Tensor, first: int) -> Tensor:
-            values[str(point)] = value[0, place].detach().clone()
-            return value
-
-        return keep
-
-    def keep_end(module: nn.Module, args: Any, kwargs: Any) -> None:
-        values["logits"] = args[0][0, place].detach().clone()
-
+    values = {str(point): value[0, place] for point, value in look.cache.values_at(points).items()}
+    values["logits"] = look.cache.final_residual(place)
     with torch.no_grad():
-        with changing(model, {point: keeping(point) for point in points}, {}), hooked([end], before=keep_end):
-            look.cache.run()
-        rows, length = torch.stack(list(values.values())), len(look.written)
-        found = [_from_end(look, end, some) for some in torch.split(rows, length)]
+        found = [_from_end(look, end, rows) for rows in torch.stack(list(values.values())).split(len(look.written))]
     logits = torch.cat(found)
     return {name: strongest_predictions(model, row, count) for name, row in zip(values, logits, strict=True)}
 

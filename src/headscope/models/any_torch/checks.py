@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -19,22 +19,13 @@ from headscope.attention.observer import Call, plain
 from headscope.models.any_torch.function_mode import MatrixUse
 from headscope.models.any_torch.learning import LearnedSite, MatrixTake
 from headscope.models.any_torch.matrices import as_matrix
-from headscope.models.protocol import SiteObserver
 from headscope.models.selfcheck import TOLERANCE, Check, fixed_seed, relative_difference
+
+if TYPE_CHECKING:
+    from headscope.models.any_torch.model import AnyTorchModel
 
 STATISTICS = 1e-3
 """Largest difference of entropy and log-sum-exp between the streaming and the dense backend, relative to 1 + size."""
-
-
-@runtime_checkable
-class _Checkable(Protocol):
-    """A module with learned sites, as the checks need it."""
-
-    learned: dict[str, LearnedSite]
-
-    def outputs(self, observer: SiteObserver | None, on_matrix: Callable[[MatrixUse], Tensor | None] | None) -> Tensor:
-        """Run the probe and return the module's output."""
-        ...
 
 
 @dataclass
@@ -65,7 +56,7 @@ class _Findings:
         return (Check("sites observed", good > 0, f"{good} of {len(learned)}"), *rows, moves)
 
 
-def check_sites(opened: _Checkable, own: Tensor) -> _Findings:
+def check_sites(opened: AnyTorchModel, own: Tensor) -> _Findings:
     """Check all sites together; where a check fails, site by site, and give up those that fail."""
     found = _Findings(own)
     _parts_and_statistics(opened, found)
@@ -81,11 +72,13 @@ def check_sites(opened: _Checkable, own: Tensor) -> _Findings:
 ELSEWHERE = "a head set to zero is not its rows of W_O at zero: z goes elsewhere too, or something is added to it"
 
 
-def _good(opened: _Checkable) -> list[str]:
+def _good(opened: AnyTorchModel) -> list[str]:
     return [name for name, site in opened.learned.items() if not site.why]
 
 
-def _with_culprits_out(opened: _Checkable, allowed: float, why: str, error_of: Callable[[list[str]], float]) -> float:
+def _with_culprits_out(
+    opened: AnyTorchModel, allowed: float, why: str, error_of: Callable[[list[str]], float]
+) -> float:
     """The error of all sites together; if it is too large, sites that fail alone are given up first."""
     sites = _good(opened)
     error = error_of(sites) if sites else 0.0
@@ -108,7 +101,7 @@ def _gap(ours: Tensor, own: Tensor) -> float:
     return relative_difference(ours, own) if ours.shape == own.shape else math.inf
 
 
-def _only(opened: _Checkable, sites: list[str]) -> Tensor:
+def _only(opened: AnyTorchModel, sites: list[str]) -> Tensor:
     """The output when these sites alone go through headscope."""
     kept = {name: site.why for name, site in opened.learned.items()}
     for name, site in opened.learned.items():
@@ -120,7 +113,7 @@ def _only(opened: _Checkable, sites: list[str]) -> Tensor:
             site.why = kept[name]
 
 
-def _parts_and_statistics(opened: _Checkable, found: _Findings) -> None:
+def _parts_and_statistics(opened: AnyTorchModel, found: _Findings) -> None:
     """Compare z through W_O with what the matrix gave, and streaming statistics with dense ones, at every site."""
     z_of: dict[str, Tensor] = {}
     parts: dict[str, float] = {}
@@ -153,7 +146,7 @@ def _parts_and_statistics(opened: _Checkable, found: _Findings) -> None:
     found.errors["statistics"] = max((statistics[name] for name in good), default=0.0)
 
 
-def _takes_by_use(opened: _Checkable, sites: list[str]) -> dict[int, list[tuple[str, MatrixTake]]]:
+def _takes_by_use(opened: AnyTorchModel, sites: list[str]) -> dict[int, list[tuple[str, MatrixTake]]]:
     """How matrices take the z of these sites, by the use of a matrix in the pass."""
     takes: dict[int, list[tuple[str, MatrixTake]]] = {}
     for name in sites:
@@ -187,7 +180,7 @@ def _parts_gap(use: MatrixUse, take: MatrixTake, z: Tensor) -> float:
     return relative_difference(total, actual)
 
 
-def _ablation(opened: _Checkable, sites: list[str], found: _Findings) -> float:
+def _ablation(opened: AnyTorchModel, sites: list[str], found: _Findings) -> float:
     """One head of each of these sites off: through the observer, and by zeros in W_O. Mixed heads are not compared."""
     sites = [name for name in sites if opened.learned[name].kind != "mixed"]
     if not sites:

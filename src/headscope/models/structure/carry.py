@@ -230,6 +230,15 @@ def source_parts(source: SourceNode, heads: Iterable[int] | None = None) -> Tens
     return torch.bmm(x, output.weight[chosen].to(dtype)).reshape(len(chosen), *source.shape)
 
 
+def part_of(source: SourceNode, part: int | None) -> Tensor:
+    """A source as one writer has it, along a first axis of one: the whole, a head, or (−1) the bias of W_O."""
+    if part is None or part >= 0:
+        return source_parts(source, None if part is None else [part])
+    assert source.heads is not None
+    assert source.heads.bias is not None
+    return source.heads.bias.to(wide(source.heads.bias.dtype)).expand(source.shape)[None]
+
+
 def recompute(target: Node, replaced: Mapping[Node, Tensor], columns: Columns | None = None) -> Tensor:
     """The true value of a node when others have new values: norms and gates are computed again.
 

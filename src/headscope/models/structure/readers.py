@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from headscope.errors import ModelError
-from headscope.models.structure.carry import Route, recompute, source_parts, wide
+from headscope.models.structure.carry import Route, part_of, recompute
 from headscope.models.structure.recorder import RecordedStream, Side, Writer, record_stream
-from headscope.models.structure.tape import NORM, Node, Op, SourceNode, carried_into, mark_of, walk
+from headscope.models.structure.tape import NORM, Node, Op, carried_into, mark_of, walk
 
+Norm = Literal["recompute", "hold"]
 _probed: WeakKeyDictionary[Any, RecordedStream] = WeakKeyDictionary()
 
 
@@ -80,7 +81,7 @@ def carried_part(writer: Writer, target: Node) -> Tensor:
     """What a writer's part has become at a node, with norms held."""
     route, total = Route(target), None
     for source, part in writer.sources:
-        made = route.carry_all(source, _part(source, part))
+        made = route.carry_all(source, part_of(source, part))
         if made is not None:
             total = made[0] if total is None else total + made[0]
     if total is None:
@@ -88,17 +89,24 @@ def carried_part(writer: Writer, target: Node) -> Tensor:
     return total
 
 
-def _part(source: SourceNode, part: int | None) -> Tensor:
-    if part is None:
-        return source_parts(source)
-    if part >= 0:
-        return source_parts(source, [part])
-    assert source.heads is not None
-    assert source.heads.bias is not None
-    return source.heads.bias.to(wide(source.heads.bias.dtype)).expand(source.shape)[None]
+def written_to(stream: RecordedStream, node: Node, own_norm: bool, names: Sequence[str]) -> dict[Node, Tensor]:
+    """What writers have put, together, into each stream that a reader reads."""
+    found: dict[Node, Tensor] = {}
+    for read in reader_inputs(node, own_norm):
+        writers = [writer for name in names if (writer := find_writer(stream, read, name)) is not None]
+        if writers:
+            found[read] = torch.stack([carried_part(writer, read) for writer in writers]).sum(0)
+    return found
 
 
 @torch.no_grad()
-def read_again(node: Node, changed: Mapping[Node, Tensor]) -> Tensor:
-    """q, k or v when the stream before the reader's norm has these values: the norm is computed again."""
-    return recompute(node, changed)
+def read_without(node: Node, parts: Mapping[Node, Tensor], norm: Norm) -> Tensor:
+    """q, k or v less these parts of the stream that is read: its norm computed again, or held."""
+    if norm == "recompute":
+        return recompute(node, {read: value_of(read) - part.to(value_of(read)) for read, part in parts.items()})
+    total, route = value_of(node), Route(node)
+    for read, part in parts.items():
+        made = route.carry(read, part)
+        assert made is not None
+        total = total - made.to(total)
+    return total

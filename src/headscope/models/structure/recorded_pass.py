@@ -65,7 +65,7 @@ class RecordedPass:
 
     @own_precision()
     def value(self, at: str | Point) -> Tensor:
-        """The value at a point, ``[query, …]``: ``value("mlp_out 3")``; z of a head is ``"z 3.1"``, of all ``"z 3"``."""
+        """The value at a point, ``[query, …]``, such as ``"mlp_out 3"``; ``"z 3"`` of all heads, ``"z 3.1"`` of one."""
         point = Point.parse(at)
         if point.kind in ("q_input", "k_input", "v_input"):
             return _rows(self._read_by(point))
