@@ -178,7 +178,7 @@ def test_bad_input_is_refused_with_a_way_out(llama: Scope, ids: list[int], monke
     look = llama.look(ids)
     with pytest.raises(InputError, match=r"1.0 at query 4 does not see key 9: it comes later.*visible keys are 0–4"):
         look.why("1.0", 4, 9)
-    with pytest.raises(InputError, match=r"key 99: this site has 23 of them, 0–22"):
+    with pytest.raises(InputError, match=r"key 99: this text has 23 tokens, 0–22"):
         look.why("1.0", 4, 99)
     with llama.edit(headscope.ablate("0.1")):
         edited = llama.look(ids)

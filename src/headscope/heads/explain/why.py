@@ -13,8 +13,8 @@ from torch import Tensor
 from headscope.attention.progress import uninterrupted
 from headscope.errors import InputError
 from headscope.heads.look.activation_cache import BUDGET
+from headscope.heads.look.look import place_of
 from headscope.heads.questions.where import percent
-from headscope.models.protocol import Token
 from headscope.models.structure.recorder import RecordedStream
 from headscope.names import Head, HeadName, quoted
 
@@ -343,11 +343,11 @@ def explained(look: Look) -> Explained:
 def why(look: Look, head: HeadName, query: int | str, key: int | str | None, minus: int | str | None) -> Why:
     """Split one arrow."""
     found = look.find(head)
-    row = _place_of(look.query_tokens(found.site), query, "query")
+    row = place_of(look.query_tokens(found.site), query, "query")
     if key is None:
         column = int(look.weights(found, slice(row, row + 1))[0].argmax())
     else:
-        column = _place_of(look.key_tokens(found.site), key, "key")
+        column = place_of(look.key_tokens(found.site), key, "key")
     return why_row(look, found, row, [column], minus)[0]
 
 
@@ -358,22 +358,9 @@ def why_row(
     from headscope.heads.explain.score_split import split_row
 
     found = look.find(head)
-    row = _place_of(look.query_tokens(found.site), query, "query")
+    row = place_of(look.query_tokens(found.site), query, "query")
     tokens = look.key_tokens(found.site)
-    against = minus if minus is None or minus == "others" else _place_of(tokens, minus, "key")
+    against = minus if minus is None or minus == "others" else place_of(tokens, minus, "key")
     scores = explained(look).scores(found)
-    chosen = scores.row(row).visible.tolist() if keys is None else [_place_of(tokens, key, "key") for key in keys]
+    chosen = scores.row(row).visible.tolist() if keys is None else [place_of(tokens, key, "key") for key in keys]
     return split_row(scores, row, chosen, against, look)
-
-
-def _place_of(tokens: Sequence[Token], place: int | str, what: str) -> int:
-    """A position: a number, negative from the end, or a token that occurs once."""
-    if isinstance(place, str):
-        found = [index for index, token in enumerate(tokens) if place in (token.text, token.text.strip())]
-        if len(found) != 1:
-            where = f"occurs at positions {found}; give one of them" if found else "does not occur in this text"
-            raise InputError(f"the {what} {place!r} {where}")
-        return found[0]
-    if not -len(tokens) <= place < len(tokens):
-        raise InputError(f"{what} {place}: this site has {len(tokens)} of them, 0–{len(tokens) - 1}")
-    return place % len(tokens)

@@ -57,6 +57,19 @@ def span_of(tokens: Sequence[Token], text: str, first: int = 0) -> range:
     return range(bisect_right(ends, start) - 1, bisect_left(ends, start + len(text)))
 
 
+def place_of(tokens: Sequence[Token], place: int | str, what: str) -> int:
+    """A position: a number, negative from the end, or a token that occurs once."""
+    if isinstance(place, str):
+        found = [index for index, token in enumerate(tokens) if place in (token.text, token.text.strip())]
+        if len(found) != 1:
+            where = f"occurs at positions {found}; give one of them" if found else "does not occur in this text"
+            raise InputError(f"the {what} {place!r} {where}")
+        return found[0]
+    if not -len(tokens) <= place < len(tokens):
+        raise InputError(f"{what} {place}: this text has {len(tokens)} tokens, 0–{len(tokens) - 1}")
+    return place % len(tokens)
+
+
 @checked
 class Look:
     """One text read by a model: ``look.pattern("3.5")`` is a head's pattern, ``look.table()`` every head's numbers."""
@@ -399,16 +412,7 @@ class Look:
 
     def position(self, position: int | str) -> int:
         """A position in the text: a number (negative from the end), or a token that occurs once."""
-        if isinstance(position, str):
-            found = [i for i, token in enumerate(self.written) if position in (token.text, token.text.strip())]
-            if len(found) != 1:
-                where = f"occurs at positions {found}; give one of them" if found else "does not occur in this text"
-                raise InputError(f"the token {position!r} {where}")
-            return found[0]
-        length = len(self.written)
-        if not -length <= position < length:
-            raise InputError(f"position {position}: this text has {length} tokens, 0–{length - 1}")
-        return position % length
+        return place_of(self.written, position, "token" if isinstance(position, str) else "position")
 
     def span(self, text: str) -> range:
         """The positions of a passage that occurs once in this text, for ``hide``."""

@@ -18,7 +18,7 @@ from headscope.attention.observer import plain
 from headscope.errors import ModelError
 from headscope.models.modes import own_precision
 from headscope.models.protocol import SiteObserver
-from headscope.models.structure.carry import Route, source_device
+from headscope.models.structure.carry import Route, part_of, source_device
 from headscope.models.structure.points import Answers, Metric, Point, gradients_at, metric_of, values_at
 from headscope.models.structure.readers import before_norm, carried_part, has_own_norm, probed, reader_inputs, value_of
 from headscope.models.structure.recorder import RecordedStream, Writer, ancestors, record_stream
@@ -265,23 +265,8 @@ def reading_gradients(route: Route, read: Callable[[Tensor], Tensor]) -> dict[So
 @torch.no_grad()
 def writer_share(writer: Writer, gradients: dict[SourceNode, Tensor]) -> float:
     """What one writer gives to a reading."""
-    return sum((_inner(source, part, gradients.get(source)) for source, part in writer.sources), 0.0)
-
-
-def _inner(source: SourceNode, part: int | None, gradient: Tensor | None) -> float:
-    """The share of a source, or of one head of it, or of its bias."""
-    if gradient is None:
-        return 0.0
-    if source.heads is None or part is None:
-        assert source.value is not None
-        return float((source.value.double() * gradient.double()).sum())
-    output = source.heads
-    if part < 0:
-        assert output.bias is not None
-        return float((gradient.double() * output.bias.double()).sum())
-    rows = gradient.reshape(-1, gradient.shape[-1]).double() @ output.weight[part].double().T
-    x = output.x.reshape(-1, output.n_heads, output.weight.shape[1])[:, part].double()
-    return float((x * rows).sum())
+    parts = ((part_of(source, part)[0], gradients[source]) for source, part in writer.sources if source in gradients)
+    return sum((float((part.double() * gradient.double()).sum()) for part, gradient in parts), 0.0)
 
 
 def value_reading(writer: Writer, gradients: dict[SourceNode, Tensor], position: int) -> Tensor:
