@@ -31,9 +31,12 @@ def logit_lens(look: Look, place: int, count: int) -> dict[str, list[Prediction]
     side = "decoder" if look.prepared.decoder_tokens else ""
     points = [Point("resid_pre", label) for label in probed(model).layers.values() if label.startswith(side)]
     values = {str(point): value[0, place] for point, value in look.cache.values_at(points).items()}
-    values["logits"] = look.cache.final_residual(place)
+    last = look.cache.final_residual(place)
+    assert last is not None, "the end of the stream was found"
+    values["logits"] = last
     with torch.no_grad():
-        found = [_from_end(look, end, rows) for rows in torch.stack(list(values.values())).split(len(look.written))]
+        rows = torch.split(torch.stack(list(values.values())), len(look.written))
+        found = [_from_end(look, end, some) for some in rows]
     logits = torch.cat(found)
     return {name: strongest_predictions(model, row, count) for name, row in zip(values, logits, strict=True)}
 

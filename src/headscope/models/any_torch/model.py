@@ -263,9 +263,9 @@ class AnyTorchModel(OpenModel):
             recording.keep_output(site, rows, made, z.shape[2])
         recording.waiting = [pair for pair in recording.waiting if all(pair is not one for one in here)]
         if recorder is not None and mine:
-            order = self._take(mine[-1]).order
-            fits = matrix.axis == -1 and len(order) == matrix.x.shape[-1]
-            recorder.note_heads(mine, matrix.x[..., order] if fits else matrix.x, output)
+            channels = self._take(mine[-1]).order
+            fits = matrix.axis == -1 and len(channels) == matrix.x.shape[-1]
+            recorder.note_heads(mine, matrix.x[..., channels] if fits else matrix.x, output)
         return output
 
     # -- passes
