@@ -25,7 +25,8 @@ from headscope.errors import InputError
 from headscope.lab.teach.kv_sharing import by_groups
 from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, evaluate, train_all
 from headscope.lab.teach.one_or_many import KEYS
-from headscope.lab.teach.tiny_transformer import Adam, one_thread
+from headscope.lab.teach.tiny_transformer import Adam
+from headscope.models.modes import threads
 
 RESULTS = Path(__file__).resolve().parent / "results" / "sharing.json"
 STARTS = ("random", "equal", "nudged")
@@ -97,7 +98,7 @@ def weight_distance(model: LookupModel) -> float:
     return float((stacked[:, None] - stacked[None]).abs().max())
 
 
-@one_thread()
+@threads(1)
 def grow(
     start: str = "random", *, n_heads: int = 2, budget: Budget | None = None, every: int = 50, seed: int = 0
 ) -> Growth:
@@ -150,7 +151,7 @@ class Redundancy:
         return asdict(self) | {"spare": self.spare()}
 
 
-@one_thread()
+@threads(1)
 @torch.no_grad()
 def redundancy(model: LookupModel, rows: int = 1024) -> Redundancy:
     """Zero-ablate the heads of the first layer greedily, the smallest loss first, until none is left."""

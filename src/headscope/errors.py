@@ -39,3 +39,8 @@ class EditError(HeadscopeError):
 
 class InputError(HeadscopeError):
     """A text, file or setting from the user that cannot be used."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, at most 200 characters; the error's name without a message."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")

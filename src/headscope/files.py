@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import IO
 
-from headscope.errors import HeadscopeError, InputError
+from headscope.errors import HeadscopeError, InputError, first_line
 
 PART = ".part"
 """The suffix of a file or folder that is still being written."""
@@ -170,8 +170,7 @@ def parsing(what: str, hint: str) -> Iterator[None]:
     except HeadscopeError:
         raise
     except Exception as error:  # parsers raise many kinds at a damaged file
-        why = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-        raise InputError(f"{what} is damaged or in a different format ({why}); {hint}") from error
+        raise InputError(f"{what} is damaged or in a different format ({first_line(error)}); {hint}") from error
 
 
 def _flush(path: Path) -> None:

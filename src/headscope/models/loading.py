@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from headscope.attention.progress import report_progress
-from headscope.errors import HeadscopeError, InputError, ModelError
+from headscope.errors import HeadscopeError, InputError, ModelError, first_line
 from headscope.models.any_torch.arguments import Arguments, bind
 from headscope.models.any_torch.compiled import refuse_empty, refuse_script
 from headscope.models.config_checks import (
@@ -202,7 +202,7 @@ def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenMod
     try:
         opened = _from_module(model, tokenizer, options if options.name else replace(options, name=name))
     except (RuntimeError, ArithmeticError, LookupError) as error:
-        raise ModelError(f"{source} opens but does not run ({_first_line(error)}); its config is broken") from error
+        raise ModelError(f"{source} opens but does not run ({first_line(error)}); its config is broken") from error
     opened.notes = [*opened.notes, *notes]
     if gguf:
         opened.notes = [*opened.notes, f"weights come from {gguf}, unpacked to {next(model.parameters()).dtype}"]
@@ -328,7 +328,7 @@ def _device(options: Options) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(
-            f"device={str(options.device)!r} cannot be used here ({_first_line(error)}). Use 'cpu'"
+            f"device={str(options.device)!r} cannot be used here ({first_line(error)}). Use 'cpu'"
         ) from error
     return device
 
@@ -398,8 +398,4 @@ def _explain(source: str, error: Exception) -> str:
     if "alidation error" in message:  # of several lines: the field, then what it should be
         wrong = " ".join(message.split()).partition("Error: ")[2].partition(". Errors: ")[0]
         return f"{source} cannot be opened: {wrong}"
-    return f"{source} cannot be opened: {_first_line(error)}"
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return f"{source} cannot be opened: {first_line(error)}"

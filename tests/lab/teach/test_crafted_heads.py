@@ -46,12 +46,12 @@ def test_a_token_can_be_followed_to_the_output(crafted: Crafted) -> None:
     position = crafted.words.index("it")
     reading = crafted.trace(position)
     assert reading.weights[2].argmax() == crafted.words.index("horse")
-    assert reading.concatenated.shape == (4 * 8,)
+    assert reading.z.flatten().shape == (4 * 8,)
     model = crafted.model
     output = model.blocks[0](model.embed(crafted.ids))[0, position]
     torch.testing.assert_close(reading.output, output)
     torch.testing.assert_close(reading.parts.sum(0), output)
-    torch.testing.assert_close(reading.concatenated @ model.attention().o_proj.weight.T, output)
+    torch.testing.assert_close(reading.z.flatten() @ model.attention().o_proj.weight.T, output)
 
 
 def test_the_output_predicts_the_attended_words(crafted: Crafted) -> None:

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from headscope.errors import InputError
 from headscope.lab.teach.target_patterns import Target, split_words
-from headscope.lab.teach.tiny_transformer import Adam, TinyBlock, TinyConfig, TinyTransformer, one_thread
+from headscope.lab.teach.tiny_transformer import Adam, TinyBlock, TinyConfig, TinyTransformer
+from headscope.models.modes import threads
 
 GOOD_ENOUGH = 0.9
 """A row is fitted when this much of its target is covered."""
@@ -85,7 +86,7 @@ class _Fitted:
 Progress = Callable[[Snapshot], None]
 
 
-@one_thread()
+@threads(1)  # matrices this small are slower on several
 def fit(job: Job, settings: CraftSettings, on_progress: Progress | None = None) -> _Fitted:
     """Train W_Q and W_K of each head towards its target; W_V, W_O and the unembedding to predict the attended words."""
     model = fresh_model(job, settings)
@@ -263,13 +264,10 @@ class _HeadFit:
 
 @dataclass(frozen=True)
 class _TokenTrace:
-    """One token through the layer: attention weights, z, concatenated z, each head's contribution, and their sum."""
+    """One token through the layer: attention weights, z, each head's contribution, and their sum."""
 
-    word: str
-    position: int
     weights: Float[Tensor, "head key"]
     z: Float[Tensor, "head d_head"]
-    concatenated: Float[Tensor, " concatenated"]
     parts: Float[Tensor, "head d_model"]
     output: Float[Tensor, " d_model"]
 
@@ -301,7 +299,7 @@ class Crafted:
         weights = _pattern(self.model, x)[:, position]
         z = torch.einsum("hk,hkd->hd", weights, attention.project(x)[2][0])
         parts = torch.einsum("hd,hdm->hm", z, attention.output_weight())
-        return _TokenTrace(self.words[position], position, weights, z, z.flatten(), parts, parts.sum(0))
+        return _TokenTrace(weights, z, parts, parts.sum(0))
 
 
 def craft(

@@ -18,7 +18,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headscope.errors import InputError
-from headscope.lab.teach.tiny_transformer import Adam, TinyConfig, TinyTransformer, one_thread
+from headscope.lab.teach.tiny_transformer import Adam, TinyConfig, TinyTransformer
+from headscope.models.modes import threads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +221,7 @@ class StackedModels:
         return x + torch.baddbmm(down[1], F.gelu(torch.baddbmm(up[1], flat, up[0])), down[0]).view_as(x)
 
 
-@one_thread()
+@threads(1)  # matrices this small are slower on several
 def train_all(task: LookupTask, arm: Arm, seeds: Sequence[int], budget: Budget | None = None) -> list[_Trained]:
     """Train one arm with all seeds at once; each seed draws its own rows and has its own weights."""
     if not seeds:

@@ -6,8 +6,7 @@ so that every matrix can be set and read on its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -136,14 +135,3 @@ class Adam:
             mean.mul_(0.9).add_(gradient, alpha=0.1)
             square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
             weight.addcdiv_(mean, (square / correction).sqrt().add_(1e-8), value=-size)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Run torch on one thread: matrices this small are slower on several."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

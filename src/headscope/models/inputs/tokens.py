@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
 
-from headscope.errors import InputError
+from headscope.errors import InputError, first_line
 from headscope.models.inputs.media import MediaProcessors, Picture, Sound, media_tensors
 from headscope.models.protocol import Prepared, Token
 
@@ -283,7 +283,7 @@ def _panics_as_errors(what: str) -> Iterator[None]:
         if type(error).__name__ != "PanicException" and type(error) is not Exception:
             raise
         raise InputError(
-            f"this model's tokenizer gives up on {what} ({_reason(error)}); its rules are broken: use another "
+            f"this model's tokenizer gives up on {what} ({first_line(error)}); its rules are broken: use another "
             "tokenizer, or give ids"
         ) from None
 
@@ -323,7 +323,7 @@ def render_conversation(tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -
         with _stopped_after(TEMPLATE_SECONDS):
             text = str(tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True))
     except Exception as error:
-        why = _reason(error)
+        why = first_line(error)
     else:
         if len(text) <= MOST_CHARACTERS:
             return text
@@ -349,8 +349,3 @@ def _stopped_after(seconds: float) -> Iterator[None]:
         yield
     finally:
         sys.settrace(before)
-
-
-def _reason(error: BaseException) -> str:
-    """The first line of an error's message, at most 200 characters; the error's name without a message."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from headscope.errors import first_line
+
 CHUNK_BYTES = 2**16
 PASSAGE_CHARACTERS = 2**16
 """Characters that are tokenised at once, at most."""
@@ -192,7 +194,7 @@ def parquet_texts(path: Path, field: str) -> Iterator[tuple[bool, str]]:
                     yield from split_passages((text,))
                     row += 1
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise UnreadableError(f", row {row}: {str(error).splitlines()[0].rstrip('.')}") from error
+        raise UnreadableError(f", row {row}: {first_line(error)}") from error
 
 
 def _refuse_bomb(metadata: Any, field: str) -> None:

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from headscope.attention.masks import causal
 from headscope.attention.module import MultiHeadAttention
-from headscope.lab.teach.tiny_transformer import Adam, one_thread
+from headscope.lab.teach.tiny_transformer import Adam
+from headscope.models.modes import threads
 
 NOUNS = {"car": ("voiture", "la"), "house": ("maison", "la"), "flower": ("fleur", "la"), "book": ("livre", "le"),
          "dog": ("chien", "le"), "bread": ("pain", "le")}  # fmt: skip
@@ -102,7 +103,7 @@ def phrases() -> Iterator[tuple[str, str]]:
 
 
 @cache
-@one_thread()
+@threads(1)  # matrices this small are slower on several
 def translator(seed: int = 0) -> _Translator:
     """Train the model on three quarters of the phrases; the rest it has never seen."""
     with torch.random.fork_rng(devices=[]):
