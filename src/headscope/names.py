@@ -73,6 +73,11 @@ class Site:
     def heads(self) -> list[Head]:
         return [Head(self.name, index) for index in range(self.n_heads)]
 
+    def group(self, head: int) -> list[Head]:
+        """All heads that share a head's keys and values."""
+        first = head // self.group_size * self.group_size
+        return self.heads()[first : first + self.group_size]
+
 
 @dataclass(frozen=True)
 class ModelShape:

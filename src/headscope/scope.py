@@ -336,9 +336,7 @@ class Scope:
     def group(self, head: HeadName) -> list[Head]:
         """All heads that share this head's keys and values."""
         found = self.shape.find(head)
-        site = self.shape.sites[found.site]
-        first = found.head // site.group_size * site.group_size
-        return [Head(site.name, first + index) for index in range(site.group_size)]
+        return self.shape.sites[found.site].group(found.head)
 
     def close(self) -> None:
         """Restore the model to the state it was opened in."""

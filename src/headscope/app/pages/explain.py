@@ -289,9 +289,7 @@ def _explained_token(look: Look, position: int, token: int | None) -> tuple[int,
 def _group_of(look: Look, name: str) -> tuple[Head, ...]:
     """All heads that read the same keys as a head, itself first."""
     own = look.shape.find(name)
-    size = look.shape.sites[own.site].group_size
-    first = own.head // size * size
-    return (own, *(Head(own.site, head) for head in range(first, first + size) if head != own.head))
+    return (own, *(head for head in look.shape.sites[own.site].group(own.head) if head != own))
 
 
 def _by_size(shares: Sequence[Share]) -> list[int]:

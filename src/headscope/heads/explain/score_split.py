@@ -325,8 +325,7 @@ class _Reads:
 
     def __init__(self, look: Look, scores: SplitScores) -> None:
         self.look, self.site = look, look.shape.sites[scores.head.site]
-        first = scores.head.head // self.site.group_size * self.site.group_size
-        self.group = tuple(Head(self.site.name, first + index) for index in range(self.site.group_size))
+        self.group = tuple(self.site.group(scores.head.head))
         self.sides = (look.query_tokens(self.site.name), look.key_tokens(self.site.name))
         self.has_sink = scores.source.scores.sinks is not None
         self._strongest: dict[tuple[str, int], tuple[list[Place], list[int], list[float]]] = {}
