@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headscope.errors import InputError, ShapeError
 from headscope.lab.teach.tiny_transformer import TinyConfig, TinyTransformer
 
 SHARPNESS = 24.0
@@ -31,15 +30,6 @@ class HandSizes:
     vocabulary: int = 32
     context: int = 64
     separators: tuple[int, ...] = (1, 2)
-
-    def __post_init__(self) -> None:
-        if self.vocabulary < 4 or self.vocabulary % 2 or self.context < 2:
-            raise ShapeError(
-                f"vocabulary={self.vocabulary}, context={self.context}: use an even vocabulary of at least 4 and a "
-                "context of at least 2"
-            )
-        if not all(0 <= token < self.vocabulary for token in self.separators):
-            raise ShapeError(f"separators={self.separators} are not all tokens below vocabulary={self.vocabulary}")
 
     @property
     def d_model(self) -> int:
@@ -202,7 +192,5 @@ ROLES: dict[str, Callable[[HandSizes], HandModel]] = {
 
 def by_hand(role: str, sizes: HandSizes | None = None) -> HandModel:
     """Make the hand-written model with this role and no other."""
-    if role not in ROLES:
-        raise InputError(f"there is no hand-written head for {role!r}; choose from {', '.join(ROLES)}")
     with torch.no_grad():
         return ROLES[role](sizes or HandSizes()).eval()

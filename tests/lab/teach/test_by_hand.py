@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.lab.by_hand import ROLES, SHARPNESS, HandModel, HandSizes, by_hand
+from tests.lab.by_hand import HandModel, by_hand
 from torch import Tensor
 
-import headscope
 from headscope.attention.module import MultiHeadAttention
 from headscope.attention.observer import Call, observing, plain
-from headscope.errors import InputError
 from headscope.heads.questions.head_scores import head_scores
 from headscope.heads.roles.probes.repeat_probe import RepeatProbe
 
@@ -75,61 +73,3 @@ def test_induction_finishes_the_second_copy() -> None:
     ids = PROBE.tokens()
     guessed = by_hand("induction")(ids).argmax(-1)
     assert torch.equal(guessed[:, 31:-1], ids[:, 32:])
-
-
-def test_only_induction_copies() -> None:
-    ids = PROBE.tokens()
-    for role in ROLES:
-        model = by_hand(role)
-        site = model.attention(-1)
-        values = site.v_proj.weight.T[model.sizes.token]
-        answers = (values @ site.o_proj.weight.T)[:, model.sizes.answer]
-        assert float(answers.trace()) == (model.sizes.vocabulary if role == "induction" else 0)
-        assert model(ids).std() > 0
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_it_opens_in_the_microscope(role: str) -> None:
-    model = by_hand(role)
-    scope = headscope.load(model)
-    try:
-        assert scope.shape.n_heads == len(model.blocks)
-        look = scope.look(PROBE.tokens()[0].tolist())
-        head = f"{len(model.blocks) - 1}.0"
-        torch.testing.assert_close(look.pattern(head), without(model, -1, PROBE.tokens()[:1])[0])
-    finally:
-        scope.close()
-
-
-@pytest.mark.parametrize(
-    "sizes", [HandSizes(), HandSizes(vocabulary=4, context=2, separators=()), HandSizes(context=9)]
-)
-def test_the_parts_of_the_residual_stream_cover_it_and_do_not_overlap(sizes: HandSizes) -> None:
-    parts = [sizes.token, sizes.position, sizes.note, sizes.answer]
-    taken = [number for part in parts for number in range(part.start, part.stop)]
-    assert taken == list(range(sizes.d_model))
-    assert [part.stop - part.start for part in parts] == [sizes.vocabulary, sizes.context, *[sizes.vocabulary] * 2]
-
-
-def test_a_wanted_key_scores_sharpness_nats_above_the_others() -> None:
-    model = by_hand("previous token")
-    x = model.embed(torch.arange(8)[None])
-    q, k, _ = model.attention().project(x)
-    scores = (q[0, 0] @ k[0, 0].T) * model.sizes.d_head**-0.5
-    for place in range(1, 8):
-        wanted = scores[place, place - 1]
-        others = torch.cat((scores[place, : place - 1], scores[place, place:]))
-        torch.testing.assert_close(wanted - others, torch.full((7,), SHARPNESS))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (lambda: by_hand("poet"), "no hand-written head for 'poet'; choose from previous token, itself"),
-        (lambda: by_hand("itself")(torch.zeros(1, 65).long()), "65 tokens, but the context of this model is 64"),
-        (lambda: by_hand("itself")(torch.tensor([[40]])), "token ids 40…40: the vocabulary of this model is 0…31"),
-    ],
-)
-def test_bad_input(wrong: object, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        wrong()  # type: ignore[operator]

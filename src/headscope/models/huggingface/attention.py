@@ -25,7 +25,6 @@ from headscope.models.huggingface.masks import IndexedKeys, bool_mask, float_mas
 
 # Names must not contain "sdpa", "flash" or "/": transformers reads meaning into those.
 BOOL_NAME, FLOAT_NAME = "headscope", "headscope_float"
-OUR_NAMES = (BOOL_NAME, FLOAT_NAME)
 
 # Arguments that reach the function and do not change its result: they are for others, or the mask already holds them.
 IGNORED_ARGUMENTS = frozenset(
