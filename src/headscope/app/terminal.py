@@ -137,7 +137,7 @@ def patch_map(drawn: HeadMap) -> RenderableType:
 def ablation_table(change: Mapping[str, Any]) -> Table:
     """The next token with and without some heads."""
     title = f"without {', '.join(change['heads'])}: KL {change['kl_nats']:.3f} nats"
-    table = Table("next token", "as is", "without", box=None, title=title, title_justify="left")
+    table = Table("next token", "unchanged", "without", box=None, title=title, title_justify="left")
     for entry in change["next"]:
         table.add_row(visible(entry["token"]), percent(entry["with"]), percent(entry["without"]))
     return table

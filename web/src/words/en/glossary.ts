@@ -146,14 +146,14 @@ const terms = {
     forms: ["zero ablation", "ablation", "ablated", "ablate"],
     says: "The head's output is replaced by zeros. If the prediction changes, the head mattered here. Zeros are unlike anything the model has seen, so this can overstate the head's effect.",
     figure: "A head's numbers, and zeros in their place",
-    labels: ["as is", "off"],
+    labels: ["on", "off"],
   },
   meanAblation: {
     name: "Mean ablation",
     forms: ["mean ablation"],
     says: "The head's output is replaced by its average over the text. What it always adds stays; only what it found at single positions is lost.",
     figure: "A head's numbers, and their average over the text in their place",
-    labels: ["as is", "mean"],
+    labels: ["on", "mean"],
   },
   concatenate: {
     name: "Concatenate",
