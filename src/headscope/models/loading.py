@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +32,6 @@ from headscope.models.config_checks import (
     weight_bytes,
 )
 from headscope.models.fetch import fetched, need_gguf_packages
-from headscope.models.hub import refuse_unreachable
 from headscope.models.inputs.media import KEYS, MediaProcessors, split_processor
 from headscope.models.inputs.tokens import InputProcessor, add_start_token, gguf_start_token
 from headscope.models.modes import own_precision
@@ -399,3 +401,24 @@ def _explain(source: str, error: Exception) -> str:
         wrong = " ".join(message.split()).partition("Error: ")[2].partition(". Errors: ")[0]
         return f"{source} cannot be opened: {wrong}"
     return f"{source} cannot be opened: {first_line(error)}"
+
+
+PATIENCE = 5.0  # seconds
+
+
+def refuse_unreachable(name: str) -> None:
+    """Refuse a model that is not in the cache while the hub cannot be reached: its client would retry for 23 s."""
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    if isinstance(try_to_load_from_cache(name, "config.json"), str) or getproxies():
+        return
+    hub = urlsplit(constants.ENDPOINT)
+    try:
+        if constants.HF_HUB_OFFLINE:
+            raise OSError("HF_HUB_OFFLINE is set")
+        socket.create_connection((hub.hostname or "", hub.port or 443), PATIENCE).close()
+    except OSError as error:
+        raise ModelError(
+            f"{name} is not on this machine, and {hub.hostname} cannot be reached ({error.strerror or error}). Give a "
+            "folder that holds config.json and safetensors, or no name for the built-in model"
+        ) from error

@@ -29,8 +29,14 @@ from headscope.heads.look.logit_lens import logit_lens
 from headscope.heads.look.sampling import ClassPrediction, Prediction, class_predictions, strongest_predictions
 from headscope.heads.look.table import TRAITS, HeadStatistics, plot_look
 from headscope.heads.questions.label_rules import LabelRule
-from headscope.heads.questions.standard_answers import StandardAnswers
-from headscope.heads.questions.standard_questions import STANDARD, Sides, VisibleKeys, answerable, are_words
+from headscope.heads.questions.standard_questions import (
+    STANDARD,
+    Sides,
+    StandardAnswers,
+    VisibleKeys,
+    answerable,
+    are_words,
+)
 from headscope.models.inputs.media_positions import NOT_TEXT, grid_labels, numbered_labels
 from headscope.models.modes import own_precision
 from headscope.models.protocol import Prepared, Token
