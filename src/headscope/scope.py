@@ -424,11 +424,16 @@ def open_look(path: str | Path, scope: Scope | None = None) -> Look:
 def load(source: Any = None, tokenizer: Any = None, **options: Any) -> Scope:
     """Open a model.
 
-    ``load()`` opens the embedded model; a string names a hub model, a folder or a GGUF file; a model object (with its
-    tokenizer, if it reads text) is used as it is, and left as it was found when the scope closes.
+    ``load()`` opens the embedded model; a string names a hub model, a folder, a GGUF file or a puzzle; a model object
+    (with its tokenizer, if it reads text) is used as it is, and left as it was found when the scope closes.
     """
     from headscope.models.loading import open_model
 
+    if isinstance(source, str) and source.startswith("puzzle-"):
+        from headscope.lab.teach.puzzle import named
+
+        made = named(source).compiled
+        return load(made.model, made.tokenizer, **{"name": source, **options})
     source = EMBEDDED if source is None else source
     elsewhere = partial(open_model, source, tokenizer, **options) if isinstance(source, str | Path) else None
     return Scope(open_model(source, tokenizer, **options), elsewhere)

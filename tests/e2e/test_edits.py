@@ -20,7 +20,7 @@ def test_a_click_on_a_cell_cuts_its_arrow_as_the_edit_says(open_page: Open, scop
     before = look.logits[9].double().softmax(-1)
     with scope.edit(knock_out("1.4", 9, key)):
         after = scope.look(TEXT).logits[9].double().softmax(-1)
-    page.get_by_role("button", name="Knock out", exact=True).click()
+    page.get_by_role("button", name="Cut arrows", exact=True).click()
     page.mouse.click(*cell(page, "1.4", 9, key, len(look.tokens)))
     expect(page.locator("[data-kl]")).to_have_text(short(float((before * (before / after).log()).sum()), 3))
     expect(page.locator("[data-without]").first).to_have_text(per_cent(float(after[before.argmax()])))
@@ -35,7 +35,7 @@ def test_a_click_on_a_cell_cuts_its_arrow_as_the_edit_says(open_page: Open, scop
 
 def test_cells_are_cut_by_keyboard(open_page: Open):
     page = open_page(at(head="1.4", token=3, compare=0))
-    page.get_by_role("button", name="Knock out", exact=True).click()
+    page.get_by_role("button", name="Cut arrows", exact=True).click()
     page.get_by_role("application", name="Pattern of head 1.4").focus()
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
@@ -73,12 +73,3 @@ def test_any_guess_can_be_asked_who_pushes_it_and_be_gone_on_with(open_page: Ope
     assert torch.equal(
         torch.tensor([token.id for token in longer.tokens])[:-1], torch.tensor([t.id for t in look.tokens])
     )
-
-
-def test_probabilities_stand_on_a_log_axis_until_somebody_wants_it_even(open_page: Open):
-    page = open_page(at(head="1.4"))
-    panel = page.get_by_role("region", name="Next token")
-    expect(panel.locator("svg text").first).to_have_text(".1")
-    panel.get_by_role("button", name="log axis").click()
-    expect(panel.locator("svg text").first).to_have_text("0")
-    page.wait_for_url(re.compile("axis=linear"))

@@ -90,8 +90,8 @@ def test_a_head_switched_off_changes_the_prediction_as_an_edit_says(open_page: O
     with scope.edit(ablate("1.4", how=how)):
         after = scope.look(TEXT).logits[9].double().softmax(-1)
     expect(page.locator("[data-without]").first).to_have_text("")
-    page.get_by_role("button", name=how, exact=True).click()
     page.get_by_role("switch", name="without 1.4").click()
+    page.get_by_role("button", name=how, exact=True).click()
     best = int(before.argmax())
     expect(page.locator("[data-guess]").first).to_have_text(per_cent(float(before[best])))
     expect(page.locator("[data-without]").first).to_have_text(per_cent(float(after[best])))
@@ -100,7 +100,8 @@ def test_a_head_switched_off_changes_the_prediction_as_an_edit_says(open_page: O
 
 def test_heads_kept_off_stay_off_while_looking_at_others(open_page: Open, scope: Scope):
     page = open_page(at(head="1.4", token=9))
-    page.get_by_role("button", name="Keep it off").click()
+    page.get_by_role("button", name="Knock out").click()
+    expect(page.get_by_text("Dashed: what was there with it.")).to_be_visible()
     page.keyboard.press("]")
     expect(page.get_by_role("heading", name="Head 1.5")).to_be_visible()
     before = scope.look(TEXT).logits[9].double().softmax(-1)
@@ -113,6 +114,7 @@ def test_heads_kept_off_stay_off_while_looking_at_others(open_page: Open, scope:
 
 def test_ranking_by_a_question_puts_its_best_head_first(open_page: Open, scope: Scope):
     page = open_page(at(head="0.0"))
+    page.get_by_text("Its scores on this text").click()
     page.get_by_role("button", name="Previous token").click()
     expect(page.get_by_role("button", name="ranked")).to_have_attribute("aria-pressed", "true")
     look = scope.look(TEXT)
@@ -220,6 +222,7 @@ def test_every_picture_is_saved_as_numbers_and_as_a_picture(open_page: Open, sco
     rows = list(csv.reader(waiting.value.path().read_text(encoding="utf-8").splitlines()))
     saved = torch.tensor([[float(value) for value in row[1:]] for row in rows[1:]])
     torch.testing.assert_close(saved, scope.look(TEXT).pattern("1.2"), atol=1e-6, rtol=1e-5)
+    page.get_by_text("Its scores on this text").click()
     for what, kind, start in (
         ("this pattern", "html", b"<!doctype html>"),
         ("the grid", "png", b"\x89PNG"),
@@ -305,14 +308,18 @@ def test_the_best_induction_head_is_named_with_its_score(open_page: Open, sessio
     best = max((found for found in roles.findings if found.role == "induction"), key=lambda f: f.evidence[0].score)
     page = open_page(at(head=best.head))
     card = page.get_by_role("region", name="What this head is")
-    expect(card.get_by_role("heading", name="Induction", exact=True)).to_be_visible()
+    expect(card.get_by_role("heading", name="Induction head", exact=True)).to_be_visible()
+    known = page.get_by_role("region", name="How we know")
+    known.get_by_text("How we know").click()
     piece = best.evidence[0]
     said = f"attention there {short(piece.score)} next best {short(piece.rival)}"
-    expect(card.get_by_role("img", name=said)).to_be_visible()
-    expect(card).to_contain_text("In-context Learning and Induction Heads")
+    expect(known.get_by_role("img", name=said)).to_be_visible()
+    paper = known.get_by_role("link", name="In-context Learning and Induction Heads")
+    expect(paper).to_have_attribute("href", "https://arxiv.org/abs/2209.11895")
     expect(page.get_by_text(f"{roles.named} of 64 heads passed a test for a role")).to_be_visible()
     named = sum(found.role == "induction" for found in roles.findings)
-    page.get_by_label("Show").select_option("role:induction")
+    page.get_by_role("group", name="heads with a role").get_by_role("button", name="Induction").click()
+    expect(page.get_by_label("Show")).to_have_value("role:induction")
     roles_of = {
         found.head: {other.role for other in roles.findings if other.head == found.head} for found in roles.findings
     }
@@ -328,9 +335,10 @@ def test_a_card_says_of_each_number_which_text_it_is_of(open_page: Open, session
         pytest.skip("this model ships no report")
     resting = next(found for found in roles.findings if found.role == "first token" and found.strongest)
     trial = next(trial for trial in roles.trials if trial.role == "first token")
-    card = open_page(at(head=resting.head)).get_by_role("region", name="What this head is")
+    card = open_page(at(head=resting.head)).get_by_role("region", name="How we know")
+    card.get_by_text("How we know").click()
     expect(card.get_by_text(f"Tested on: {trial.probe}.")).to_be_visible()
-    expect(card.get_by_text(re.compile("^on this text; grey"))).to_be_visible()
+    expect(card.get_by_text("all its attention on this text")).to_be_visible()
 
 
 def test_a_head_without_a_name_is_called_so(open_page: Open, session: Session, scope: Scope):
@@ -351,3 +359,29 @@ def test_heads_nobody_has_tested_are_tested_by_a_click(browser: Browser):
         page.get_by_role("button", name="Test this model’s heads").click()
         expect(page.get_by_text(re.compile(r"of 12 heads passed a test for a role|passed none"))).to_be_visible()
         page.close()
+
+
+def test_first_screen_says_role_effect_and_where_it_looks_without_scrolling(open_page: Open, scope: Scope):
+    page = open_page("#microscope")
+    head = page.get_by_role("heading", name="Head").inner_text().split()[-1]
+    look = scope.look(page.get_by_label("Sentence").input_value())
+    before = look.predictions(-1, 1)[0]
+    with scope.edit(ablate(head)):
+        after = float(scope.look(look.text).logits[-1].double().softmax(-1)[before.token.id])
+    best = int(look.weights(head)[-1].argmax())
+    token = "the first token" if best == 0 else look.tokens[best].text.strip()
+    here = page.locator("[data-here]")
+    expect(here).to_contain_text(f"it attends to {token} ({float(look.weights(head)[-1, best]):.0%})")
+    if before.probability - after > max(0.012, 0.04 * before.probability):
+        said = "under 1%" if after < 0.01 else f"{after:.0%}"
+        expect(here).to_contain_text(f"falls from {before.probability:.0%} to {said}.")
+    expect(page.get_by_role("img", name=str(look.where(head)))).to_be_visible()
+    for name in ("All heads", "One head", "What this head is", "Next token", "How we know", "Logit attribution"):
+        box = page.get_by_role("region", name=name, exact=True).bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= 900, name
+    asking, cutting = page.get_by_text("Press a cell to ask why."), page.get_by_text("Press a cell to cut this arrow")
+    expect(asking).to_be_visible()
+    page.get_by_role("button", name="Cut arrows").click()
+    expect(cutting).to_be_visible()
+    expect(asking).to_have_count(0)

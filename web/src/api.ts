@@ -493,6 +493,63 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/lab/puzzle": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Mark Puzzle
+         * @description Show a puzzle and say which answers are right; the solution only when it is asked for.
+         */
+        post: operations["mark_puzzle_api_lab_puzzle_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/lab/puzzle/open": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Open Puzzle */
+        post: operations["open_puzzle_api_lab_puzzle_open_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/lab/puzzles": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Puzzle List
+         * @description The levels, and the puzzle of this week.
+         */
+        get: operations["puzzle_list_api_lab_puzzles_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/lab/sentence": {
         parameters: {
             query?: never;
@@ -798,6 +855,23 @@ export interface paths {
         put?: never;
         /** Weights */
         post: operations["weights_api_weights_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/where": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Where */
+        post: operations["where_api_where_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2398,6 +2472,57 @@ export interface components {
             message: string;
         };
         /**
+         * PuzzleList
+         * @description How many levels there are, and the name of this week's puzzle.
+         */
+        PuzzleList: {
+            /** Levels */
+            levels: number;
+            /** Week */
+            week: string;
+        };
+        /**
+         * PuzzleRequest
+         * @description A puzzle by its name, such as puzzle-3-7, and answers: a job by the name of a head.
+         */
+        PuzzleRequest: {
+            /**
+             * Answers
+             * @default {}
+             */
+            answers: {
+                [key: string]: string;
+            };
+            /** Name */
+            name: string;
+            /**
+             * Solve
+             * @description tell the solution too
+             * @default false
+             */
+            solve: boolean;
+        };
+        /**
+         * PuzzleResponse
+         * @description A puzzle as it is shown: how many heads have a job, and the jobs that they may have, in words.
+         */
+        PuzzleResponse: {
+            /** Choices */
+            choices: {
+                [key: string]: string;
+            };
+            /** Jobs */
+            jobs: number;
+            /** Level */
+            level: number;
+            /** Solution */
+            solution: {
+                [key: string]: string;
+            };
+            /** Told */
+            told: components["schemas"]["Told"][];
+        };
+        /**
          * Quantity
          * @description A question or a trait that every head of a census has a number for.
          */
@@ -2604,6 +2729,11 @@ export interface components {
              * @description the best head of the same model with random weights
              */
             control: number | null;
+            /**
+             * Link
+             * @description where the paper can be read; empty where there is none
+             */
+            link: string;
             /** Measure */
             measure: string;
             /** N Inputs */
@@ -2982,6 +3112,18 @@ export interface components {
             text: string;
         };
         /**
+         * Told
+         * @description What is said of one answer.
+         */
+        Told: {
+            /** Head */
+            head: string;
+            /** Right */
+            right: boolean;
+            /** Says */
+            says: string;
+        };
+        /**
          * TraceRequest
          * @description A next token after one position; the likeliest one unless an id is given.
          */
@@ -3113,6 +3255,32 @@ export interface components {
                 number,
                 number
             ];
+        };
+        /**
+         * WhereRequest
+         * @description Where one head's attention goes on a text.
+         */
+        WhereRequest: {
+            /** Head */
+            head: string;
+            /** Look */
+            look: string;
+        };
+        /**
+         * WhereResponse
+         * @description The share of a head's attention that each class of keys gets; the shares add up to 1. ``says`` is a sentence.
+         */
+        WhereResponse: {
+            /** Head */
+            head: string;
+            /** Look */
+            look: string;
+            /** Says */
+            says: string;
+            /** Shares */
+            shares: {
+                [key: string]: number;
+            };
         };
         /**
          * WhyRequest
@@ -4219,6 +4387,101 @@ export interface operations {
             };
         };
     };
+    mark_puzzle_api_lab_puzzle_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PuzzleRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PuzzleResponse"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    open_puzzle_api_lab_puzzle_open_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PuzzleRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenedModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    puzzle_list_api_lab_puzzles_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PuzzleList"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     sentence_api_lab_sentence_post: {
         parameters: {
             query?: never;
@@ -4873,6 +5136,41 @@ export interface operations {
                 };
                 content: {
                     "application/x-headscope": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    where_api_where_post: {
+        parameters: {
+            query?: {
+                model?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WhereRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WhereResponse"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };

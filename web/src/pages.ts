@@ -34,11 +34,12 @@ export const PAGES: Page[] = [
   { key: "census", load: () => import("./census/CensusPage.svelte") },
   { key: "class", load: () => import("./classroom/ClassPage.svelte") },
   { key: "joined", load: () => import("./classroom/JoinedPage.svelte"), guided: true },
+  { key: "puzzles", load: () => import("./puzzles/PuzzlesPage.svelte") },
   { key: "worksheet", load: () => import("./classroom/WorksheetPage.svelte") },
 ];
 
 /** The pages that the bar does not name: one comes to them from another. */
-const UNLISTED: PageKey[] = ["tour", "class", "joined", "worksheet"];
+const UNLISTED: PageKey[] = ["tour", "class", "joined", "worksheet", "puzzles"];
 export const LISTED: PageKey[] = PAGES.map((page) => page.key).filter((key) => !UNLISTED.includes(key));
 
 export function pageAt(hash: string): Page {

@@ -19,7 +19,15 @@ from headscope.app.pages.explain import (
     WhyResponse,
 )
 from headscope.app.pages.media.shown import ReceivedRequest, ReceivedResponse
-from headscope.app.pages.microscope import ImportanceRequest, ImportanceResponse, LookRequest, LookResponse, Session
+from headscope.app.pages.microscope import (
+    ImportanceRequest,
+    ImportanceResponse,
+    LookRequest,
+    LookResponse,
+    Session,
+    WhereRequest,
+    WhereResponse,
+)
 from headscope.app.pages.predictions import PredictRequest, PredictResponse
 from headscope.app.pages.schema import Request
 from headscope.app.pages.tiles import WeightsRequest, WeightsResponse
@@ -42,6 +50,7 @@ REQUESTS = {
     "attribution": SessionRequest(AttributionRequest, AttributionResponse, Session.attribution, "text", arrays=True),
     "received": SessionRequest(ReceivedRequest, ReceivedResponse, Session.received, "text", arrays=True),
     "importance": SessionRequest(ImportanceRequest, ImportanceResponse, Session.importance, "text", arrays=True),
+    "where": SessionRequest(WhereRequest, WhereResponse, Session.where, "text"),
     "token": SessionRequest(TokenRequest, TokenResponse, Session.token, "short"),
     "predict": SessionRequest(PredictRequest, PredictResponse, Session.predict, "text"),
     "lens": SessionRequest(LensRequest, LensResponse, Session.lens, "long"),

@@ -76,23 +76,33 @@ def learn() -> None:
 @course.command()
 def lesson(
     which: Annotated[
-        str | None, typer.Argument(help="A lesson's number or name [default: print the list of lessons].")
+        str | None,
+        typer.Argument(help="A lesson's number or name, or “puzzle” [default: print the list of lessons]."),
     ] = None,
     question: Annotated[int, typer.Option(help="The number of the question that --answer answers.")] = 1,
-    answer: Annotated[str | None, typer.Option(help="Your answer: a letter, or a number.")] = None,
+    answer: Annotated[
+        str | None, typer.Option(help="Your answer: a letter, a number, or for a puzzle 0.2=itself.")
+    ] = None,
     attempt: Annotated[int, typer.Option(help="Which attempt this is: a wrong first one gets a hint.")] = 1,
     code: Annotated[
         bool, typer.Option("--code", help="Print only the lesson's editable code, so you can save it to a file.")
     ] = False,
+    level: Annotated[int | None, typer.Option(help="Level of the puzzle, 1 to 10 [default: this week's].")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Each seed gives another puzzle.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Print a short lesson: it runs its code, and has code to change and questions.
+    """Print a short lesson: it runs its code, and has code to change and questions. Or set a puzzle.
 
-    Example: headscope learn 3, then headscope learn 3 --answer b
+    A puzzle is a small model. Some of its heads have a job: find which head does what, and say it with --answer.
+
+    Example: headscope learn 3, then headscope learn 3 --answer b, or headscope learn puzzle --level 2 --seed 7
     """
     from headscope.errors import InputError
     from headscope.lab.teach import lessons
 
+    if which == "puzzle":
+        _puzzle(level, seed, answer, as_json)
+        return
     if which is None:
         if answer is not None:
             raise InputError(f"--answer {answer}: name the lesson too, as in headscope learn 3 --answer {answer}")
@@ -231,6 +241,31 @@ def explain(
         raise InputError(f"there is no error called {kind!r}; there are {', '.join(pages)}")
     text = pages[found].read_text(encoding="utf-8")
     show_json({"kind": found, "page": text}) if as_json else show(Markdown(text))
+
+
+def _puzzle(level: int | None, seed: int, answer: str | None, as_json: bool) -> None:
+    """Print a puzzle, or say whether answers to it are right."""
+    import datetime
+
+    from headscope.lab.teach import puzzle as puzzles
+
+    found = puzzles.of_week(datetime.date.today()) if level is None else puzzles.puzzle(level, seed)
+    pairs = [pair.partition("=") for pair in (answer or "").split(";") if pair.strip()]
+    told = found.mark({head.strip(): job.strip() for head, _, job in pairs})
+    if as_json:
+        about = {"name": found.name, "level": found.level, "text": found.text, "jobs": len(found.solution)}
+        show_json({**about, "choices": dict(found.choices), "told": [vars(one) for one in told]})
+    elif told:
+        say("\n".join(one.says for one in told))
+    else:
+        jobs = "\n".join(f"  {job:22} {says}" for job, says in found.choices.items())
+        say(
+            f"Level {found.level}. {len(found.solution)} of {len(found.compiled.truth)} heads have a job; the others "
+            f"are random. The jobs, and what a head with that job attends to:\n{jobs}\n"
+            f"Look at the heads: headscope serve {found.name}, and type:\n {found.text}\n"
+            f"Then say what you found: headscope learn puzzle --level {found.level} --seed {found.seed} "
+            "--answer 0.2=itself"
+        )
 
 
 def _lesson_page(lesson: Lesson) -> RenderableType:

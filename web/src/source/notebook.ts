@@ -4,6 +4,7 @@ import { tileFrom, importanceFrom, lookFrom, attributionFrom, receivedFrom } fro
 import {
   type CutPath,
   type FoundToken,
+  type HeadWhere,
   type ModelCard,
   type PaperClaim,
   type Prediction,
@@ -60,6 +61,7 @@ export function notebookSource(first: string, ask: ReturnType<typeof requester>)
     why: (wanted) => value<Why>("why", wanted),
     cutPath: (wanted) => value<CutPath>("cut-path", wanted),
     trace: (wanted) => value<Trace>("trace", wanted),
+    where: (wanted) => value<HeadWhere>("where", wanted),
     lens: (wanted) => value<Lens>("lens", wanted),
     patching: (wanted) => value<Patching>("patching", wanted),
     received: async (wanted) => receivedFrom(await bytes("received", wanted)),

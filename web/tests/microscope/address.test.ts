@@ -27,7 +27,6 @@ const FULL: State = {
     { head: "decoder.5.cross.1", query: 3, key: 0 },
     { head: "5.1", query: 14, key: 7 },
   ],
-  axis: "linear",
   lens: true,
   patch: "resid_pre",
   sampling: { temperature: 0.7, top_k: 40, top_p: 0.9 },

@@ -42,6 +42,7 @@ const trial = (role: string, scores: (number | null)[], rivals: number[], tested
   measure: "",
   threshold: 0.5,
   control: null,
+  link: "",
 });
 const roles: Roles = {
   state: "tested",

@@ -70,7 +70,7 @@ from headscope.app.pages.predictions import (
 )
 from headscope.app.pages.questions import QUESTIONS, QuestionInfo
 from headscope.app.pages.roles import PaperClaim, Roles, model_title, published_claims, roles_of, shipped
-from headscope.app.pages.schema import SCHEMA_VERSION, LookName, Request, Response
+from headscope.app.pages.schema import SCHEMA_VERSION, LookName, PartName, Request, Response
 from headscope.app.pages.tiles import PatternTiles, WeightsRequest, WeightsResponse
 from headscope.app.wire import Arrays, numbers
 from headscope.attention.progress import report_progress
@@ -168,6 +168,22 @@ class ImportanceResponse(Response):
 
     look: str
     read: int = Field(description="the tokens it was measured on: the first of a long text")
+
+
+class WhereRequest(Request):
+    """Where one head's attention goes on a text."""
+
+    look: LookName
+    head: PartName
+
+
+class WhereResponse(Response):
+    """The share of a head's attention that each class of keys gets; the shares add up to 1. ``says`` is a sentence."""
+
+    look: str
+    head: str
+    says: str
+    shares: dict[str, float]
 
 
 class RequestProgress(Response):
@@ -277,6 +293,11 @@ class Session:
         found = explain(self._open(name).look)
         self.kept.trim()  # the recorded residual stream is kept with its look
         return found
+
+    def where(self, asked: WhereRequest) -> WhereResponse:
+        found = self._open(asked.look).look.where(asked.head)
+        shares = {name: each.share for name, each in found.shares.items()}
+        return WhereResponse(look=asked.look, head=str(found.head), says=str(found), shares=shares)
 
     def token(self, asked: TokenRequest) -> TokenResponse:
         return find_token(self.scope.model, asked.text)

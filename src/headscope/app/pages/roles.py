@@ -58,6 +58,7 @@ class RoleTrial(Response):
     role: str
     sentence: str
     paper: str
+    link: str = Field(description="where the paper can be read; empty where there is none")
     tested: bool
     why_not: str
     probe: str
@@ -154,6 +155,7 @@ def _trial(trial: Trial, heads: list[str]) -> RoleTrial:
         role=trial.role,
         sentence=trial.sentence,
         paper=trial.paper,
+        link="" if role is None or role.paper is None else role.paper.url,
         tested=trial.tested,
         why_not=trial.why_not,
         probe=trial.probe,

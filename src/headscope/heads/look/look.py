@@ -277,8 +277,10 @@ class Look:
         """Where each head's attention goes on this text: shares of disjoint classes of keys, which add up to 1."""
         from headscope.heads.questions.where import where
 
-        found = where([self])
-        return found if head is None else found[head]
+        if head is None:
+            return where([self])
+        found = self.shape.find(head)
+        return where([self], only=found.site)[found]
 
     def table(self) -> pa.Table:
         """An Arrow table with one row per head and statistic."""

@@ -188,13 +188,13 @@ class _Site:
     tokens: list[Sequence[Token]] = field(default_factory=list)
 
 
-def where(looks: Iterable[Look], own: Sequence[LabelRule] = ()) -> Where:
-    """Divide the attention of every head on these looks; sites whose queries are not their keys are left out."""
+def where(looks: Iterable[Look], own: Sequence[LabelRule] = (), *, only: str | None = None) -> Where:
+    """Divide the attention of every head, ``only`` of one site; leave out sites whose queries are not their keys."""
     sites: dict[str, _Site] = {}
     shape = None
     for look in looks:
         shape = look.shape
-        for site in look.sites:
+        for site in look.sites if only is None else (only,):
             sides, known = look.sides(site), shape.sites[site]
             if sides is not None and known.kind != "cross" and len(sides[0]) > 1:
                 _add(sites.setdefault(site, _Site()), look, site, own)

@@ -23,6 +23,7 @@ class _Paper:
     authors: str
     year: int
     title: str
+    url: str
 
     def __str__(self) -> str:
         return f"{self.authors} ({self.year}), {self.title}"
@@ -72,19 +73,31 @@ BOTH_WAYS: frozenset[AttentionKind] = frozenset({"bidirectional"})
 SELF = CAUSAL | BOTH_WAYS
 CROSS: frozenset[AttentionKind] = frozenset({"cross"})
 
+_ARXIV = "https://arxiv.org/abs/"
+
 RAGANATO = _Paper(
-    "Raganato and Tiedemann", 2018, "An Analysis of Encoder Representations in Transformer-Based Machine Translation"
-)
-XIAO = _Paper("Xiao et al.", 2023, "Efficient Streaming Language Models with Attention Sinks")
-CLARK = _Paper("Clark et al.", 2019, "What Does BERT Look At? An Analysis of BERT's Attention")
+    "Raganato and Tiedemann", 2018, "An Analysis of Encoder Representations in Transformer-Based Machine Translation",
+    "https://aclanthology.org/W18-5431/",
+)  # fmt: skip
+XIAO = _Paper("Xiao et al.", 2023, "Efficient Streaming Language Models with Attention Sinks", _ARXIV + "2309.17453")
+CLARK = _Paper("Clark et al.", 2019, "What Does BERT Look At? An Analysis of BERT's Attention", _ARXIV + "1906.04341")
 WANG = _Paper(
-    "Wang et al.", 2022, "Interpretability in the Wild: a Circuit for Indirect Object Identification in GPT-2 Small"
+    "Wang et al.", 2022, "Interpretability in the Wild: a Circuit for Indirect Object Identification in GPT-2 Small",
+    _ARXIV + "2211.00593",
+)  # fmt: skip
+ELHAGE = _Paper(
+    "Elhage et al.", 2021, "A Mathematical Framework for Transformer Circuits",
+    "https://transformer-circuits.pub/2021/framework/index.html",
+)  # fmt: skip
+OLSSON = _Paper("Olsson et al.", 2022, "In-context Learning and Induction Heads", _ARXIV + "2209.11895")
+GOULD = _Paper(
+    "Gould et al.", 2023, "Successor Heads: Recurring, Interpretable Attention Heads In The Wild", _ARXIV + "2312.09230"
 )
-ELHAGE = _Paper("Elhage et al.", 2021, "A Mathematical Framework for Transformer Circuits")
-OLSSON = _Paper("Olsson et al.", 2022, "In-context Learning and Induction Heads")
-GOULD = _Paper("Gould et al.", 2023, "Successor Heads: Recurring, Interpretable Attention Heads In The Wild")
-WU = _Paper("Wu et al.", 2024, "Retrieval Head Mechanistically Explains Long-Context Factuality")
-BAHDANAU = _Paper("Bahdanau et al.", 2014, "Neural Machine Translation by Jointly Learning to Align and Translate")
+WU = _Paper("Wu et al.", 2024, "Retrieval Head Mechanistically Explains Long-Context Factuality", _ARXIV + "2404.15574")
+BAHDANAU = _Paper(
+    "Bahdanau et al.", 2014, "Neural Machine Translation by Jointly Learning to Align and Translate",
+    _ARXIV + "1409.0473",
+)  # fmt: skip
 
 MOST = "more than half of its attention, so that no other position can have as much"
 PUBLISHED = "the threshold at which Olsson's recipe gives GPT-2 small's five well-known induction heads and no others"

@@ -31,7 +31,6 @@ export interface State extends Place {
   how: "zero" | "mean";
   off: string[];
   knockOuts: Edge[];
-  axis: "log" | "linear";
   lens: boolean; // the likeliest token after every layer
   patch: "scores" | "z" | "resid_pre" | "attn_out" | "mlp_out"; // what is compared: scores, or what is patched
   sampling: Sampling | null;
@@ -56,7 +55,6 @@ export const INITIAL: State = {
   how: "zero",
   off: [],
   knockOuts: [],
-  axis: "log",
   lens: false,
   patch: "scores",
   sampling: null,
@@ -77,7 +75,7 @@ export function writeAddress(state: State): string {
   };
   writePlace(put, state, "");
   put("head", state.head);
-  for (const name of ["view", "measure", "facing", "show", "order", "how", "axis", "patch"] as const)
+  for (const name of ["view", "measure", "facing", "show", "order", "how", "patch"] as const)
     put(name, state[name], INITIAL[name]);
   if (state.zoom)
     put("zoom", [state.zoom.row, state.zoom.column, state.zoom.span].map((at) => Math.round(at * 10) / 10).join(","));
@@ -125,7 +123,6 @@ export function readAddress(address: string): State {
     knockOuts: readKnockOuts(fields.get("cut")),
     lens: fields.get("lens") === "1",
     patch: oneOf("patch", ["scores", "z", "resid_pre", "attn_out", "mlp_out"]),
-    axis: oneOf("axis", ["log", "linear"]),
     sampling: readSampling(fields),
     toward: whole(fields.get("toward")),
     minus: whole(fields.get("minus")),

@@ -5,6 +5,7 @@ import {
   streamsOf,
   tokensOf,
   type Edge,
+  type HeadWhere,
   type Tile,
   type Importance,
   type Look,
@@ -45,6 +46,7 @@ export class Microscope extends PendingRequests {
   column = $state.raw<PatternLine | null>(null);
   attribution = $state.raw<Attribution | null>(null);
   prediction = $state.raw<Prediction | null>(null);
+  where = $state.raw<HeadWhere | null>(null);
   importance = $state.raw<Importance | null>(null);
   importanceError = $state(""); // why the heads' importance is not known
   roles = $state.raw<Roles | null>(null);
@@ -101,6 +103,11 @@ export class Microscope extends PendingRequests {
   ) {
     super();
     this.source = source;
+  }
+
+  /** The colour of the followed head; of the compared one at the right. */
+  get colour(): string {
+    return this.follows ? "var(--h2)" : "var(--h1)";
   }
 
   get head(): number {

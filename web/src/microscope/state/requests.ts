@@ -111,6 +111,18 @@ export function fetchPrediction(scope: Microscope): Undo {
   );
 }
 
+/** Where the head's attention goes, of a head whose queries are its keys. */
+export function fetchWhere(scope: Microscope): Undo {
+  const { look, here, source, whole, keys } = scope;
+  const self = here?.site.kind === "self" && here.site.queries === here.site.keys && keys.length > 1;
+  if (!look || look.media || !self || !whole || !source.where) return void (scope.where = null);
+  return scope.fetch(
+    "where",
+    (signal) => source.where!({ look: look.look, head: here.name }, signal),
+    (where) => (scope.where = where),
+  );
+}
+
 /** Which key receives most of the head's attention; of a picture or sound, where it need not be the first. */
 export function fetchReceived(scope: Microscope): Undo {
   const { look, here } = scope;

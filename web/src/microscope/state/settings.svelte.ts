@@ -10,14 +10,13 @@ export class Settings {
   compare = $state(true);
   how = $state<State["how"]>("zero");
   off = $state.raw<string[]>([]);
-  axis = $state<State["axis"]>("log");
   lens = $state(false);
   patch = $state<State["patch"]>("scores");
   sampling = $state.raw<Sampling | null>(null);
   knockingOut = $state(false); // a click on a cell cuts its arrow
 
   apply(state: State): void {
-    const { view, measure, facing, aside, compare, how, off, axis, lens, patch, sampling } = state;
+    const { view, measure, facing, aside, compare, how, off, lens, patch, sampling } = state;
     Object.assign(this, {
       view,
       measure,
@@ -26,7 +25,6 @@ export class Settings {
       compare,
       how,
       off,
-      axis,
       lens,
       patch,
       sampling,
@@ -36,10 +34,10 @@ export class Settings {
 
   values(): Pick<
     State,
-    "view" | "measure" | "facing" | "aside" | "compare" | "how" | "off" | "axis" | "lens" | "patch" | "sampling"
+    "view" | "measure" | "facing" | "aside" | "compare" | "how" | "off" | "lens" | "patch" | "sampling"
   > {
-    const { view, measure, facing, aside, compare, how, off, axis, lens, patch, sampling } = this;
-    return { view, measure, facing, aside, compare, how, off, axis, lens, patch, sampling };
+    const { view, measure, facing, aside, compare, how, off, lens, patch, sampling } = this;
+    return { view, measure, facing, aside, compare, how, off, lens, patch, sampling };
   }
 
   toggleOff(name: string): void {

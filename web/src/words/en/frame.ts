@@ -14,6 +14,7 @@ export default {
     class: "Class",
     joined: "You are in",
     worksheet: "Worksheet",
+    puzzles: "Puzzles",
   },
   nav: "Pages",
   skip: "Skip to the page",

@@ -20,6 +20,7 @@ import media from "./pages/media";
 import oneOrMany from "./pages/one-or-many";
 import pattern from "./pages/pattern";
 import prediction from "./pages/prediction";
+import puzzles from "./pages/puzzles";
 import trace from "./pages/trace";
 import why from "./pages/why";
 
@@ -43,6 +44,7 @@ export default {
   pattern,
   prediction,
   published,
+  puzzles,
   start,
   tour,
   trace,

@@ -4,6 +4,7 @@ export default {
   hint: "A hint.",
   answer: "Answer",
   number: "a number",
+  puzzles: "find which head does what",
   lessons: "Lessons",
   inOrder: "short, and in order",
   answered: (right: number, asked: number) => `${right} of ${asked} questions`,

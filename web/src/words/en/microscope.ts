@@ -9,6 +9,7 @@ export default {
     trace: "Trace",
     head: "One head",
     role: "What this head is",
+    evidence: "How we know",
     attribution: "Logit attribution",
     next: "Next token",
     headRight: "One head, right",

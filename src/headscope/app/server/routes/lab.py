@@ -50,6 +50,14 @@ def routes(worker: RequestWorker) -> APIRouter:
         made = MadeModels(worker.registry, client_id(request))
         return await worker.run_in(worker.training, request, lambda: by_hand.open_by_hand(made, asked), kind="short")
 
+    router.get("/puzzles", responses=PROBLEM)(by_hand.puzzle_list)
+    router.post("/puzzle", responses=PROBLEM)(by_hand.mark_puzzle)
+
+    @router.post("/puzzle/open", response_model=OpenedModel, responses=PROBLEM)
+    async def open_puzzle(request: Request, asked: by_hand.PuzzleRequest) -> Any:
+        made = MadeModels(worker.registry, client_id(request))
+        return await worker.run_in(worker.training, request, lambda: by_hand.open_puzzle(made, asked), kind="short")
+
     router.get("/one-or-many", responses=PROBLEM)(one_or_many.results)
 
     @router.post("/one-or-many", **stream_of(RunBegun, OutcomeFrame))

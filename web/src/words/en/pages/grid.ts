@@ -12,7 +12,8 @@ export default {
   nextWord: "next word",
   importance: "importance",
   named: "heads with a role",
-  noName: (count: number) => `no role (${count})`,
+  noName: "no role",
+  bracket: (size: number) => `A bracket joins the ${size} heads that share keys and values.`,
   order: "Order of the heads",
   orders: { layers: "layers", ranked: "ranked" },
 

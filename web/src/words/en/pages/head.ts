@@ -14,10 +14,16 @@ export default {
     difference: "difference",
   },
 
+  where: {
+    title: "Where it looks",
+    onThisText: "all its attention on this text",
+    rest: (classes: number) => (classes === 1 ? "one other class" : `${classes} other classes`),
+  },
+
   scores: {
-    title: "Its scores",
-    amongAll: "on this text, among all heads",
-    others: (heads: string) => `on this text; grey: the other ${heads} heads`,
+    title: "Its scores on this text",
+    amongAll: "among all heads",
+    others: (heads: string) => `grey: the other ${heads} heads`,
     save: "the scores",
     rankBy: (question: string) => `${question} Click to rank all heads by it.`,
     of: (heads: string) => ` of ${heads}`,
@@ -33,7 +39,19 @@ export default {
   },
 
   role: {
+    head: (role: string) => `${role} head`,
     none: "No role",
+    at: "Here, at",
+    attends: ", it attends to",
+    first: "the first token",
+    and: " and ",
+    withoutIt: "Without it,",
+    effects: {
+      falls: (before: string, after: string) => `falls from ${before} to ${after}.`,
+      rises: (before: string, after: string) => `rises from ${before} to ${after}.`,
+      keeps: (before: string, after: string) => `hardly changes (${before}, then ${after}).`,
+    },
+    closest: "no test passed",
     also: (roles: string) => `also ${roles}`,
     changes: "changes this text",
     without: "nats KL without it",
@@ -59,7 +77,11 @@ export default {
       differs: "; these weights differ",
       "not tested": "; these weights have not been tested for it",
     },
-    how: "How it was tested",
+    how: "How we know",
+    tests: (tests: number) => (tests === 1 ? "one test" : `${tests} tests`),
+    place: (question: string, place: number, heads: number) => `${question}: ${place} of ${heads}`,
+    like: "Heads like it",
+    paper: "Read more:",
     marks: (rival: string) =>
       `Dot: this head; line: 95% interval over inputs; grey: the best competing explanation for the same head${rival}; tick: the threshold for this role.`,
     tried: (inputs: number, p: number) => `${inputs} inputs; p = ${p} for the whole model.`,
