@@ -27,7 +27,7 @@ def test_type_a_sentence_and_read_a_known_weight(open_page: Open, scope: Scope):
     look = scope.look(TEXT)
     row = tokens(page)
     expect(row.get_by_role("option")).to_have_count(len(look.tokens))
-    head = page.get_by_role("heading", name="Head").inner_text().split()[-1]
+    head = page.get_by_role("heading", name=re.compile("^Head ")).inner_text().split()[-1]
     weights = look.weights(head)[-1]
     best = int(weights.argmax())
     expect(row.get_by_role("option").nth(best)).to_have_accessible_name(
@@ -115,7 +115,7 @@ def test_heads_kept_off_stay_off_while_looking_at_others(open_page: Open, scope:
 def test_ranking_by_a_question_puts_its_best_head_first(open_page: Open, scope: Scope):
     page = open_page(at(head="0.0"))
     page.get_by_text("Its scores on this text").click()
-    page.get_by_role("button", name="Previous token").click()
+    page.locator(".answers").get_by_role("button", name="Previous token").click()
     expect(page.get_by_role("button", name="ranked")).to_have_attribute("aria-pressed", "true")
     look = scope.look(TEXT)
     best = max(float(look.statistics(site).mass["previous"][0, :, 1:].mean(1).max()) for site in look.sites)
@@ -357,17 +357,18 @@ def test_heads_nobody_has_tested_are_tested_by_a_click(browser: Browser):
         page = browser.new_page()
         page.goto(f"{address}{at(head='0.0')}")
         page.get_by_role("button", name="Test this model’s heads").click()
-        expect(page.get_by_text(re.compile(r"of 12 heads passed a test for a role|passed none"))).to_be_visible()
+        expect(page.get_by_text(re.compile(r"of 12 heads passed a test for a role"))).to_be_visible()
         page.close()
 
 
 def test_first_screen_says_role_effect_and_where_it_looks_without_scrolling(open_page: Open, scope: Scope):
     page = open_page("#microscope")
-    head = page.get_by_role("heading", name="Head").inner_text().split()[-1]
-    look = scope.look(page.get_by_label("Sentence").input_value())
+    head = page.get_by_role("heading", name=re.compile("^Head ")).inner_text().split()[-1]
+    text = page.get_by_label("Sentence").input_value()
+    look = scope.look(text)
     before = look.predictions(-1, 1)[0]
     with scope.edit(ablate(head)):
-        after = float(scope.look(look.text).logits[-1].double().softmax(-1)[before.token.id])
+        after = float(scope.look(text).logits[-1].double().softmax(-1)[before.token.id])
     best = int(look.weights(head)[-1].argmax())
     token = "the first token" if best == 0 else look.tokens[best].text.strip()
     here = page.locator("[data-here]")

@@ -13,6 +13,7 @@ from headscope.app.pages.one_or_many import ResultsResponse
 from headscope.app.wire import Container, unpack
 from headscope.lab.teach.crafted_heads import craft
 from headscope.lab.teach.one_or_many import conclusions, stored_results
+from headscope.lab.teach.puzzle import named
 from headscope.lab.teach.target_patterns import SENTENCE, default_targets
 from headscope.lab.teach.worked_example import WorkedExample
 
@@ -139,6 +140,21 @@ def test_every_head_by_hand_opens_in_the_microscope(client):
     asked = {"look": look["look"], "head": "1.0", "rows": [again, again + 1], "columns": [0, len(tokens)]}
     found = unpack(client.post(f"/api/weights?model={opened['model']}", json=asked).content)
     assert found.arrays["weights"][0, 1 + tokens.index(" sees")] > 0.99  # it reads what stood after the first
+
+
+def test_a_puzzle_is_opened_marked_and_solved_only_when_asked(client):
+    listed = client.get("/api/lab/puzzles").json()
+    assert listed["levels"] == 10
+    opened = client.post("/api/lab/puzzle/open", json={"name": "puzzle-4-3"}).json()
+    made = named(opened["model"])
+    assert opened == {"model": "puzzle-4-3", "text": made.text}
+    assert client.get("/api/model?model=puzzle-4-3").json()["sites"][0]["n_heads"] == len(made.compiled.truth)
+    (head, rule), *_ = made.solution.items()
+    told = client.post("/api/lab/puzzle", json={"name": "puzzle-4-3", "answers": {head: rule}}).json()
+    assert (told["jobs"], told["told"][0]["right"], told["solution"]) == (2, True, {})
+    solved = client.post("/api/lab/puzzle", json={"name": "puzzle-4-3", "solve": True}).json()
+    assert solved["solution"] == made.solution
+    assert named(listed["week"]).name == listed["week"]
 
 
 def test_the_stored_results_are_sent_with_their_conclusions(client):
