@@ -25,8 +25,8 @@ For its first {before:.0f} million tokens the model has no induction head: the b
 {after:.0f} million it has one.
 
 {compared}
-A previous-token head comes first. Its score rises further in the same stretch of training in which induction appears, and
-the loss on the second copy falls with them.
+A previous-token head comes first. Its score rises further in the same stretch of training in which induction appears,
+and the loss on the second copy falls with them.
 
 At the end the held-out text costs {early:.2f} nats per token around its 50th token and {late:.2f} around its 500th.
 So more context helps the prediction.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headscope.lab.teach.target_patterns import SENTENCE, default_targets, made_sentence, sentence_targets, split_words
+from headscope.lab.teach.target_patterns import sentence_targets, split_words
 
 
 def guessed(sentence: str) -> list[str]:
@@ -28,15 +28,6 @@ def test_arrows_of_sentences_people_write(sentence: str, arrows: list[str]) -> N
     found = guessed(sentence)
     for arrow in arrows:
         assert arrow in found
-
-
-def test_the_page_s_own_sentences_get_their_own_targets() -> None:
-    assert sentence_targets(split_words(SENTENCE)) == default_targets()
-    for seed in range(40):
-        text, targets = made_sentence(seed)
-        found = sentence_targets(split_words(text))
-        for wanted, guess in zip(targets, found, strict=True):
-            assert set(wanted.arrows) <= set(guess.arrows), text
 
 
 @pytest.mark.parametrize("sentence", ["no no", "Run!", "x y z", "?!", "the the the", "it it it", "Ein Hund lief weg"])

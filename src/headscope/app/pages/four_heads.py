@@ -20,7 +20,6 @@ from headscope.lab.teach.crafted_heads import Crafted, CraftSettings, RowFit, Sn
 from headscope.lab.teach.target_patterns import (
     SENTENCE,
     Target,
-    default_targets,
     made_sentence,
     sentence_targets,
     split_words,
@@ -124,14 +123,13 @@ class OpenedModel(Response):
 
 def sentence(asked: SentenceRequest) -> SentenceResponse:
     """A sentence, its words and its targets; those of an unknown sentence are guessed."""
-    if asked.sentence is None:
-        text, targets = (SENTENCE, default_targets()) if asked.seed is None else made_sentence(asked.seed)
-    else:
-        text, targets = asked.sentence, sentence_targets(split_words(asked.sentence))
+    text = asked.sentence
+    if text is None:
+        text = SENTENCE if asked.seed is None else made_sentence(asked.seed)
     words = split_words(text)
     patterns = [
         TargetPattern(name=each.name, asks=each.asks, arrows=list(each.arrows), shares=list(each.shares))
-        for each in targets
+        for each in sentence_targets(words)
     ]
     return SentenceResponse(sentence=text, words=words, targets=patterns)
 
