@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +23,7 @@ from headscope.heads.look.importance import Importances, Target, importance
 from headscope.heads.look.look import Look
 from headscope.heads.look.padded_batch import ComparedLengths, NotOneBatchError, read_in_one_batch
 from headscope.heads.look.sampling import Cuts, Sampling, Steps, draw
+from headscope.heads.short import short_ablation
 from headscope.heads.step_looks import StepLooks
 from headscope.models.decoding import Decoder, generation_inputs
 from headscope.models.modes import own_precision
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from headscope.scan.options import ScanOptions
 
 EMBEDDED = Path(__file__).parent / "models" / "embedded"
+
+CONTROLS = 5  # sets of random heads next to an ablation
 
 
 @dataclass(frozen=True, eq=False)
@@ -411,6 +414,20 @@ def random_heads(scope: Scope, like: Sequence[HeadName], seed: int = 0) -> list[
             raise InputError(f"site {site} has {len(others)} other heads, and {count} were asked for; give fewer")
         drawn += [others[at] for at in torch.randperm(len(others), generator=generator)[:count].tolist()]
     return drawn
+
+
+def ablation_beside_random(
+    scope: Scope, look: Look, heads: Sequence[HeadName], token: int, ablated: Callable[..., Edit]
+) -> dict[str, Any]:
+    """In short: what a next token loses without these heads, and without as many random others of their layers."""
+    chosen: list[Sequence[HeadName]] = [heads]
+    with suppress(InputError):  # a layer may have too few other heads: then there is no control, and it says so
+        chosen += [random_heads(scope, heads, seed) for seed in range(CONTROLS)]
+    looks = []
+    for off in chosen:
+        with scope.edit(ablated(*off)):
+            looks.append(scope.look([each.id for each in look.tokens]))
+    return short_ablation(look, looks[0], looks[1:], token)
 
 
 @checked

@@ -3,6 +3,7 @@ import { mount } from "svelte";
 import SavedPage from "./SavedPage.svelte";
 import { bytesInPage, fileSource } from "./source/exported-file";
 import { requester, channel, notebookSource } from "./source/notebook";
+import { headFromChat, keepHeight } from "./source/chat";
 import { theme } from "./ui/theme.svelte";
 import { speak, wanted } from "./words/words";
 import "./styles/all";
@@ -10,6 +11,12 @@ import "./styles/all";
 theme.start();
 document.documentElement.lang = await speak(wanted());
 const saved = bytesInPage();
+const chat = document.getElementById("headscope-chat") ? await headFromChat() : null;
 const shown = document.getElementById("headscope-look")?.textContent ?? "";
-const source = saved ? fileSource(saved) : notebookSource(shown, requester(channel()));
-mount(SavedPage, { target: document.getElementById("headscope")!, props: { source, ownsAddress: !shown } });
+const bytes = chat?.bytes ?? saved;
+const source = bytes ? fileSource(bytes) : notebookSource(shown, requester(channel()));
+mount(SavedPage, {
+  target: document.getElementById("headscope")!,
+  props: { source, at: chat?.at, ownsAddress: !shown && !chat },
+});
+if (chat) keepHeight();

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch.nn.functional as F
 
-from headscope.app.terminal import top_heads
+from headscope.errors import HeadscopeError
 from headscope.heads.look.look import Look
+from headscope.heads.short import top_heads
 from headscope.names import Head
 from headscope.scope import Generated, Scope
 
@@ -85,3 +86,9 @@ def model_json(scope: Scope) -> dict[str, Any]:
         "notes": list(scope.notes),
         "check": str(scope.model.self_check),
     }
+
+
+def error_json(error: HeadscopeError) -> dict[str, Any]:
+    """An error for a program: its kind, what was wrong, and where to read what to do."""
+    kind = type(error).__name__
+    return {"error": {"kind": kind, "message": str(error), "try": f"headscope explain {kind}"}}

@@ -13,6 +13,7 @@ from headscope.errors import InputError
 from headscope.heads.figure import shown as visible
 from headscope.heads.figure import weight_colour
 from headscope.heads.questions.standard_questions import STANDARD
+from headscope.heads.short import top_heads
 from headscope.names import Head
 
 if TYPE_CHECKING:
@@ -74,15 +75,6 @@ def _scores_table(look: Look, count: int = 3) -> Table:
     for name in [name for name in STANDARD if name not in found]:
         table.add_row(name, "no row of this text can answer it")
     return table
-
-
-def top_heads(look: Look, count: int) -> dict[str, list[tuple[Head, float]]]:
-    """The heads with the highest mean mass on each question, over the rows that can answer it."""
-    found: dict[str, list[tuple[Head, float]]] = {}
-    for site in look.sites:
-        for name, values in look.mean_answers(site).items():
-            found.setdefault(name, []).extend((Head(site, index), value) for index, value in enumerate(values.tolist()))
-    return {name: sorted(entries, key=lambda entry: -entry[1])[:count] for name, entries in found.items()}
 
 
 def question_row(name: str, masses: Mapping[Head, float], count: int = 3) -> Text:

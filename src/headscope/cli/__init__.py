@@ -83,7 +83,7 @@ def _run() -> None:
 
 
 def _as_json() -> bool:
-    return "--json" in sys.argv
+    return "--json" in sys.argv or "--brief" in sys.argv
 
 
 def _fail(kind: str, message: str, more: str = "", status: int = 1) -> None:

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from headscope import __version__
-from headscope.cli import explain, fetch, heads, learn, look, measure, prune, publish
+from headscope.cli import explain, fetch, heads, learn, look, mcp, measure, prune, publish
 from headscope.cli.options import app
 
-__all__ = ["app", "explain", "fetch", "heads", "learn", "look", "measure", "prune", "publish"]
+__all__ = ["app", "explain", "fetch", "heads", "learn", "look", "mcp", "measure", "prune", "publish"]
 
 
 def _print_version(wanted: bool) -> bool:

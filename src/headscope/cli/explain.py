@@ -9,7 +9,19 @@ from typing import Annotated
 
 import typer
 
-from headscope.cli.options import ROWS, AsJson, Count, Model, Text, Through, app, refuse_overwriting, say, show_json
+from headscope.cli.options import (
+    ROWS,
+    AsJson,
+    Brief,
+    Count,
+    Model,
+    Text,
+    Through,
+    app,
+    refuse_overwriting,
+    say,
+    show_json,
+)
 
 
 @app.command()
@@ -26,6 +38,7 @@ def why(
         typer.Option(help="Compare with this key, or with 'others' [default: the average of all visible keys]."),
     ] = None,
     as_json: AsJson = False,
+    brief: Brief = False,
 ) -> None:
     """Explain one attention weight: split its score over the components that wrote to the query and the key.
 
@@ -37,8 +50,8 @@ def why(
         found = scope.look(text).why(
             head, _place(query), None if key is None else _place(key), None if minus is None else _place(minus)
         )
-    if as_json:
-        show_json(found.to_dict())
+    if as_json or brief:
+        show_json(found.to_short() if brief else found.to_dict())
         return
     typer.echo(str(found))
 
@@ -165,6 +178,7 @@ def sources(
     expected: Annotated[str | None, typer.Option(help="Another answer to measure, with its leading space.")] = None,
     carriers: Annotated[int | None, typer.Option(help="Show the heads that carry the document of this number.")] = None,
     as_json: AsJson = False,
+    brief: Brief = False,
 ) -> None:
     """Find which document an answer came from: what the answer loses when each is hidden, next to its attention.
 
@@ -180,6 +194,9 @@ def sources(
     with load(model) as scope:
         found = scope.sources(texts, question, answer, expected)
         carried = None if carriers is None else found.heads(carriers)
+    if brief:
+        show_json(found.to_short())
+        return
     if as_json:
         show_json(found.to_dict() | ({} if carried is None else {"heads": carried.table().to_pylist()}))
         return

@@ -14,6 +14,7 @@ from headscope.cli import INTERRUPTED
 from headscope.cli.options import (
     LARGEST_SEED,
     AsJson,
+    Brief,
     Classes,
     Model,
     ModelArgument,
@@ -41,7 +42,7 @@ def heads(
     role: Annotated[list[str] | None, typer.Option(help="Test only this role. Can be repeated.")] = None,
     head: Annotated[
         list[str] | None,
-        typer.Option("--head", "-h", help="Also say where this head looks on ordinary text, for example 5.6."),
+        typer.Option("--head", help="Also say where this head looks on ordinary text, for example 5.6."),
     ] = None,
     question: Classes = None,
     texts: Texts = None,
@@ -51,6 +52,7 @@ def heads(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed gives the same inputs.")] = 0,
     as_json: AsJson = False,
+    brief: Brief = False,
 ) -> None:
     """Test every head for known roles (induction, previous token, …) and list those that pass, with evidence.
 
@@ -78,8 +80,11 @@ def heads(
                 raise
             _show_claims(model, str(error), as_json)
             return
-    _show_report(found, check_claims(found) if papers else None, as_json)
-    for each in () if as_json else head or ():
+    if brief:
+        show_json(found.to_short())
+    else:
+        _show_report(found, check_claims(found) if papers else None, as_json)
+    for each in () if as_json or brief else head or ():
         say(f"{each}  {found.sentence(each)}")
     if "stopped" in found.recipe and report is None:
         say(f"stopped {found.recipe['stopped']}", err=True)

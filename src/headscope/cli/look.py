@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -12,6 +13,7 @@ from headscope.cli.options import (
     LARGEST_SEED,
     ROWS,
     AsJson,
+    Brief,
     Classes,
     Count,
     Heads,
@@ -108,6 +110,7 @@ def look(
         typer.Option("--written", "-w", help="The decoder's text so far, for encoder-decoder models."),
     ] = None,
     as_json: AsJson = False,
+    brief: Brief = False,
 ) -> None:
     """Show one text's next-token predictions and the highest-scoring heads for each question.
 
@@ -124,6 +127,9 @@ def look(
         seen = scope.look(given if written is None else (given, written))
         for file in save or ():
             _save(seen, file, head, query)
+        if brief:
+            show_json(seen.to_short(head))
+            return
         answers = {rule.name: seen.ask(rule) for rule in rules}
         if as_json:
             show_json(json_output.look_json(seen, head) | json_output.questions_json(answers))
@@ -183,6 +189,7 @@ def ablate(
     ] = "zero",
     texts: Texts = None,
     as_json: AsJson = False,
+    brief: Brief = False,
 ) -> None:
     """Ablate heads: show the next-token predictions with and without them.
 
@@ -192,15 +199,19 @@ def ablate(
     from headscope.app import json_output, terminal
     from headscope.errors import InputError
     from headscope.heads.edits.ablate import ablate as ablate_heads
+    from headscope.scope import ablation_beside_random
 
     if texts and how == "zero":
         raise InputError("--texts is for --how mean and --how resample; zero needs none")
     if how == "resample" and not texts:
         raise InputError("--how resample draws the heads' outputs on other texts; name them, as in --texts book.txt")
-    change = ablate_heads(*head, how=cast(Any, how), texts=read_texts(texts or [], 16, 1000))
+    change = partial(ablate_heads, how=cast(Any, how), texts=read_texts(texts or [], 16, 1000))
     with load(model) as scope:
         before = scope.look(text)
-        with scope.edit(change):
+        if brief:
+            show_json(ablation_beside_random(scope, before, head, before.predictions(count=1)[0].token.id, change))
+            return
+        with scope.edit(change(*head)):
             after = scope.look(text)
         found = json_output.ablation_json(before, after, head)
     if as_json:

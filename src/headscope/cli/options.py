@@ -23,7 +23,7 @@ GROUPS = {
     "Explain": ("why", "trace", "attribution", "circuit", "sources"),
     "Measure": ("heads", "importance", "scan", "compare"),
     "Learn": ("learn", "card", "train", "explain"),
-    "Share": ("publish",),
+    "Share": ("publish", "mcp"),
 }
 
 
@@ -48,6 +48,7 @@ MODEL_HELP = "Hugging Face model name, local folder or GGUF file [default: the b
 Model = Annotated[str | None, typer.Option("--model", "-m", help=MODEL_HELP)]
 ModelArgument = Annotated[str | None, typer.Argument(help=MODEL_HELP)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+Brief = Annotated[bool, typer.Option("--brief", help="Print short JSON: the result, its evidence and its limits.")]
 Classes = Annotated[
     list[str] | None,
     typer.Option("--class", help="NAME=REGEX: attention to matching tokens. NAME=A=>B: from tokens A to tokens B."),

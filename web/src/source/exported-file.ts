@@ -116,5 +116,8 @@ function cut(tile: Tile, rows: [number, number], columns: [number, number]): Til
 /** The bytes inside the page, where it is a saved one. */
 export function bytesInPage(id = "headscope-data"): ArrayBuffer | null {
   const text = document.getElementById(id)?.textContent;
-  return text ? (Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer as ArrayBuffer) : null;
+  return text ? fromBase64(text) : null;
 }
+
+export const fromBase64 = (text: string): ArrayBuffer =>
+  Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;

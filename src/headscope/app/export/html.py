@@ -32,7 +32,7 @@ from headscope.scope import Scope
 
 STATIC = Path(__file__).parents[1] / "static"
 LARGEST = 48 * 2**20  # bytes of arrays: what a browser opens and a mail server accepts
-DATA_ID = "headscope-data"
+DATA_ID, APP_ID = "headscope-data", "headscope-chat"
 FLOAT = 4  # bytes of a weight in the file
 
 
@@ -47,13 +47,20 @@ def page(look: Look) -> str:
     return assemble(f'<script type="text/plain" id="{DATA_ID}">{data}</script>')
 
 
-def assemble(data: str, name: str = "saved.html", extra: Sequence[str] = (), sources: str = "") -> str:
+def app_page() -> str:
+    """The page of a chat's frame, without fonts: its host sends it the data of one head (web/src/source/chat.ts)."""
+    return assemble(f'<script type="text/plain" id="{APP_ID}">chat</script>', fonts=False)
+
+
+def assemble(
+    data: str, name: str = "saved.html", extra: Sequence[str] = (), sources: str = "", *, fonts: bool = True
+) -> str:
     """A built page as one document that needs no other file; ``data`` are the elements with what it shows.
 
     ``extra`` are further lines of its content security policy, ``sources`` what else its scripts may do.
     """
     html = (STATIC / name).read_text(encoding="utf-8")
-    html = re.sub(r'<link rel="stylesheet"[^>]*href="\./([^"]+)">', lambda found: _style(found[1]), html)
+    html = re.sub(r'<link rel="stylesheet"[^>]*href="\./([^"]+)">', lambda found: _style(found[1], fonts), html)
     script = re.search(r'\s*<script type="module"[^>]*src="\./([^"]+)"></script>', html)
     if script is None:
         raise InputError("the built page names no script; run `make web`")
@@ -83,9 +90,10 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
 
 
-def bundle(look: Look) -> bytes:
-    """Every response the page may need about this look, in one container."""
-    recomputed = {site: _pattern_parts(look, site) for site in look.sites}
+def bundle(look: Look, head: str | None = None) -> bytes:
+    """Every response the page may need about this look, in one container; with ``head``, about its site alone."""
+    sites = look.sites if head is None else (look.find(head).site,)
+    recomputed = {site: _pattern_parts(look, site) for site in sites}
     size = sum(part.nbytes if part else _weights_size(look, site) for site, part in recomputed.items())
     if size > LARGEST:
         raise InputError(
@@ -99,10 +107,10 @@ def bundle(look: Look) -> bytes:
         if part:
             responses[f"parts {site}"] = part.values, part.arrays
             continue
-        for head in look.shape.sites[site].heads():
-            whole = WeightsRequest(look=name, head=str(head), rows=(0, 2**31), columns=(0, 2**31))
-            responses[f"weights {head}"] = session.weights(whole)
-    for site in look.sites:
+        for each in look.shape.sites[site].heads():
+            whole = WeightsRequest(look=name, head=str(each), rows=(0, 2**31), columns=(0, 2**31))
+            responses[f"weights {each}"] = session.weights(whole)
+    for site in sites:
         if look.query_tokens(site) == look.written:
             asked = AttributionRequest(look=name, site=site, position=last)
             responses[f"attribution {site} {last}"] = session.attribution(asked)
@@ -111,14 +119,14 @@ def bundle(look: Look) -> bytes:
         "model": session.model(),
         "roles": session.roles(),
         "featured": session.featured(),
-        "explained": explained(session, name, last),
+        "explained": explained(session, name, last) if head is None else None,
         "predictions": [session.predict(PredictRequest(look=name, position=at)) for at in range(last + 1)],
     }
     return pack(values, {key: np.frombuffer(pack(*each), dtype=np.uint8) for key, each in responses.items()})
 
 
-def _style(name: str) -> str:
-    """The stylesheet with its font inside."""
+def _style(name: str, fonts: bool) -> str:
+    """The stylesheet, with its fonts inside or with none."""
     folder = (STATIC / name).parent
 
     def inline(found: re.Match[str]) -> str:
@@ -126,6 +134,7 @@ def _style(name: str) -> str:
         return f"url(data:font/woff2;base64,{font})"
 
     styles = re.sub(r"url\(\"?\./([^)\"]+\.woff2)\"?\)", inline, (STATIC / name).read_text(encoding="utf-8"))
+    styles = styles if fonts else re.sub(r"@font-face\s*{[^}]*}", "", styles)
     return f"<style>{styles}</style>"
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.census import Censuses
@@ -20,7 +21,7 @@ from headscope.app.pages.course.classroom import Classroom
 from headscope.app.pages.film import Films
 from headscope.app.server.addresses import bracketed, hosts_on_network, is_loopback
 from headscope.app.server.application import application
-from headscope.app.server.guard import HOST
+from headscope.app.server.guard import HOST, Guard
 from headscope.app.server.join import PATH
 from headscope.app.server.routes.classroom import TEACHER_PATH
 from headscope.app.server.token import PARAMETER, AccessToken
@@ -91,6 +92,15 @@ def serve(
     gc.freeze()
     _allow_open_files()
     uvicorn.run(application(registry, token, censuses, films, held), host=options.host, port=port, **UVICORN)
+
+
+def serve_tools(app: ASGIApp, options: ServeOptions) -> None:
+    """Serve tools for agents until interrupted, behind the checks of the page."""
+    port = free_port(options.port, options.host)
+    token = None if options.local else AccessToken()
+    header = f" with the header Authorization: Bearer {token.secret}" if token else ""
+    sys.stderr.write(f"The tools are at {address(options.host, port)}mcp{header} (Ctrl+C stops them).\n")
+    uvicorn.run(Guard(app, token=token), host=options.host, port=port, **UVICORN)
 
 
 def announcement(options: ServeOptions, port: int, token: AccessToken | None, held: Classroom | None = None) -> str:

@@ -171,6 +171,12 @@ class Sources:
         rows = self.table().to_pylist()
         return {"answers": answers, "documents": rows, "sentences": self.sentences(), "passes": self.passes}
 
+    def to_short(self) -> dict[str, Any]:
+        """Effects, controls, attention and sentences, for a program."""
+        from headscope.heads.short import short_sources
+
+        return short_sources(self)
+
     def plot(self) -> Figure:
         """What each answer loses without each document: solid for the one given, outlined for the one expected."""
         top = max(LEAST, float(self.effects.nan_to_num(0).max()))

@@ -208,6 +208,12 @@ class Why:
             "sentence": self.sentence,
         }
 
+    def to_short(self) -> dict[str, Any]:
+        """The sentence and the largest contributions, for a program."""
+        from headscope.heads.short import short_why
+
+        return short_why(self)
+
     def __str__(self) -> str:
         lines = [self.sentence, ""]
         for title, shares in (("query side", self.asked), ("key side", self.answered)):

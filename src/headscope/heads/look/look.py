@@ -282,6 +282,12 @@ class Look:
         found = self.shape.find(head)
         return where([self], only=found.site)[found]
 
+    def to_short(self, head: HeadName | None = None, query: int | str = -1) -> dict[str, Any]:
+        """The text's main numbers for a program; of one head, the keys that it attends to most from one position."""
+        from headscope.heads.short import short_attention, short_look
+
+        return short_look(self) if head is None else short_attention(self, head, query)
+
     def table(self) -> pa.Table:
         """An Arrow table with one row per head and statistic."""
         return HeadStatistics(self).table()

@@ -159,6 +159,12 @@ class Report(HeadTable):
             },
         }
 
+    def to_short(self) -> dict[str, Any]:
+        """The heads that pass each role with their evidence, for a program."""
+        from headscope.heads.short import short_report
+
+        return short_report(self)
+
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Report:
         """Read a report that ``to_dict`` wrote."""

@@ -1,0 +1,47 @@
+"""The command for agents: headscope's tools over the Model Context Protocol."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from headscope.cli.options import app
+
+
+@app.command()
+def mcp(
+    models: Annotated[
+        list[str] | None, typer.Argument(help="Models to open [default: `embedded`, the built-in model].")
+    ] = None,
+    http: Annotated[bool, typer.Option("--http", help="Serve over HTTP instead of standard input and output.")] = False,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="The port of --http [default: a free one].")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="The address of --http; other than 127.0.0.1, it needs a token.")
+    ] = "127.0.0.1",
+    allow_models: Annotated[
+        bool, typer.Option("--allow-models", help="Let the tools open other models, by Hugging Face name or folder.")
+    ] = False,
+) -> None:
+    """Offer headscope's tools to an agent, over the Model Context Protocol.
+
+    Example: headscope mcp smollm2
+    """
+    from headscope.errors import InputError
+
+    try:
+        from headscope.app.mcp import Models, server
+    except ModuleNotFoundError as error:
+        raise InputError("agents need the package mcp: pip install 'mcp>=2.3'") from error
+    from headscope.scope import load
+
+    opened = {name: load(None if name == "embedded" else name) for name in models or ["embedded"]}
+    made = server(Models(opened, load if allow_models else None))
+    if not http:
+        made.run()
+        return
+    from headscope.app.server import ServeOptions, serve_tools
+
+    serve_tools(made.streamable_http_app(host=host), ServeOptions(host=host, port=port))
