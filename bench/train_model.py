@@ -30,10 +30,10 @@ from bench.curriculum.harvest import harvest
 from bench.curriculum.named_again import named_again
 from bench.curriculum.passage import World
 from bench.curriculum.people import NamePool, pool_of
+from bench.film_tasks import FilmTask, TaskRun, TaskText
 from tokenizers import Tokenizer
 
 from headscope.errors import InputError
-from headscope.heads.film import FilmTask, TaskText
 from headscope.lab.train.options import TrainingOptions
 from headscope.lab.train.text_files import (
     Document,
@@ -193,7 +193,9 @@ def task_text(made: Tokenizer, question: held_out.Question) -> TaskText | None:
     return TaskText(encoded.ids, right[0], wrong[0], here)
 
 
-def prepared(given: argparse.Namespace, options: TrainingOptions, mixed: Mixture) -> tuple[TrainingData, Path]:
+def prepared(
+    given: argparse.Namespace, options: TrainingOptions, mixed: Mixture
+) -> tuple[TrainingData, Path, dict[str, FilmTask]]:
     """All tokenized text with its shares of rows in both stages, and the names of novels marked that come again."""
     read = [split(read_documents(path))[0] for path in given.texts]
     pool = pool_of(document.text for document in read[0][::4])
@@ -209,8 +211,7 @@ def prepared(given: argparse.Namespace, options: TrainingOptions, mixed: Mixture
     if not given.plain_novels:
         names = [*renamed.JUDGED, *(name for name, _ in pool.found)]
         novels = replace(novels, marked=named_again(novels.tokens, names, data.tokenizer))
-    tasks = film_tasks(load_tokenizer(file))
-    return replace(data, streams=[novels, *others], tasks=tasks), file
+    return replace(data, streams=[novels, *others]), file, film_tasks(load_tokenizer(file))
 
 
 def train(run: TrainingRun, seconds: float) -> bool:
@@ -265,13 +266,14 @@ def main() -> None:
         {**WEIGHTS, **json.loads(given.weights)}, json.loads(given.shares), given.generated_mb, options.seed
     )
     given.out.mkdir(parents=True, exist_ok=True)
-    data, tokens = prepared(given, options, mixed)
+    data, tokens, tasks = prepared(given, options, mixed)
     options = replace(options, tokenizer=tokens)
     log("prepared", {stream.name: len(stream.tokens) for stream in data.streams}, "held out", len(data.held_out))
     command = "python -m bench.train_model " + shlex.join(sys.argv[1:])
     about = {"rows": mixed.weights, "kinds": mixed.kinds(), "command": command}
     (given.out / "mixture.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-    run = TrainingRun(data, given.out, options)
+    run = TaskRun(data, given.out, options)
+    run.recorder.film_tasks(tasks)
     finished = train(run, given.seconds)
     log("finished" if finished else "stopped", "at step", run.step, "->", run.folder, "|", newest(run))
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from safetensors import safe_open
 from safetensors.torch import save
@@ -23,14 +22,12 @@ from torch import Tensor, nn
 
 from headscope.attention.engine import observe
 from headscope.attention.observer import Call, observing
-from headscope.attention.questions import Question
 from headscope.checked import checked
 from headscope.errors import InputError
 from headscope.files import parsing, write_atomic
 from headscope.heads.head_table import HeadTable, of_head
 from headscope.heads.questions.head_scores import QuestionScores, head_scores
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.heads.roles.probes.probe import one_row_question
 from headscope.heads.roles.probes.repeat_probe import RepeatProbe, token_losses
 from headscope.models.huggingface import attention
 from headscope.names import Head
@@ -182,7 +179,6 @@ class TrainingRecorder:
         text: Int[Tensor, "row token"] | None = None,
         probe: RepeatProbe | None = None,
         sentences: Mapping[str, Sequence[int]] | None = None,
-        tasks: Mapping[str, FilmTask] | None = None,
         file: str | Path | None = None,
         share: float = 0.02,
     ) -> None:
@@ -196,8 +192,6 @@ class TrainingRecorder:
         self.sentences = {name: torch.tensor([list(ids)], device=self.device) for name, ids in shown.items()}
         self.film, self._logger = Film(), cast("SummaryWriter | Run | None", None)
         self.film.sentences = [{"text": name, "tokens": ids[0].tolist()} for name, ids in self.sentences.items()]
-        self.tasks = dict(tasks or {})
-        self.film.tasks = [{"name": name, "sentence": task.sentence} for name, task in self.tasks.items()]
         self.next_step, self.spent, self.last_record, self.began = 0, 0.0, 0.0, time.perf_counter()
 
     def due(self, step: int) -> bool:
@@ -280,16 +274,8 @@ class TrainingRecorder:
         losses |= {"first_copy": copies.first, "second_copy": copies.second}
         self.film.text.append(_means(scores))
         self.film.entropy.append(scores.sums["entropy"] / scores.n_rows)
-        if self.tasks:
-            self._record_tasks()
         self.film.points.append(FilmPoint(step=step, tokens_seen=tokens_seen, loss=loss, **losses))
         self._log(self.film.points[-1])
-
-    def _record_tasks(self) -> None:
-        seen = [measure(self._run, task, self.device) for task in self.tasks.values()]
-        self.film.task_loss.append(torch.tensor([each.loss for each in seen]))
-        self.film.task_right.append(torch.tensor([each.right for each in seen]))
-        self.film.task_attention.append(torch.stack([each.attention for each in seen], dim=1))
 
     def _run(self, tokens: Int[Tensor, "row token"]) -> Float[Tensor, "row token vocabulary"]:
         out = self.model.forward(tokens)
@@ -336,59 +322,3 @@ def _fitting_probe(model: nn.Module) -> RepeatProbe:
 
 def _means(scores: QuestionScores) -> Float[Tensor, "head question"]:
     return torch.stack([scores.mean(question) for question in STANDARD], dim=1)
-
-
-class TaskText(NamedTuple):
-    """Token ids of a text, the right and a wrong next token, and the positions that hold the answer."""
-
-    ids: Sequence[int]
-    right: int
-    wrong: int
-    answer: Sequence[int]
-
-
-@dataclass(frozen=True)
-class FilmTask:
-    """A behaviour: a sentence on what it is, and texts that show it."""
-
-    sentence: str
-    texts: tuple[TaskText, ...]
-
-    def __post_init__(self) -> None:
-        if not self.texts:
-            raise InputError(f"a task needs at least one text: {self.sentence!r} has none")
-
-
-class _TaskScores(NamedTuple):
-    """Mean loss of the right token in nats, share of texts in which it beats the wrong one, attention of each head."""
-
-    loss: float
-    right: float
-    attention: Float[Tensor, " head"]
-
-
-@torch.no_grad()
-def measure(run: Callable[[Tensor], Tensor], task: FilmTask, device: torch.device) -> _TaskScores:
-    """Run a causal model on a task. Texts are padded at their ends, which no earlier row attends to."""
-    ends = torch.tensor([len(text.ids) - 1 for text in task.texts], device=device)
-    ids = _padded([text.ids for text in task.texts]).to(device)
-    asked = one_row_question(ends.cpu(), [text.answer for text in task.texts], ids.shape[1])
-    question = Question(asked.query.to(device), asked.key.to(device))
-    masses: list[Tensor] = []
-
-    def observer(call: Call) -> Tensor:
-        seen = observe(call.q, call.k, call.v, scores=call.scores, questions={"answer": question}, statistics=set())
-        masses.append(seen.mass["answer"][torch.arange(len(ids), device=device), :, ends].float().mean(0).cpu())
-        return seen.output
-
-    with observing(observer):
-        logits = run(ids)[torch.arange(len(ids), device=device), ends].float()
-    right, wrong = (torch.tensor([getattr(text, name) for text in task.texts]) for name in ("right", "wrong"))
-    loss = F.cross_entropy(logits, right.to(device))
-    beaten = logits.gather(1, right[:, None].to(device)) > logits.gather(1, wrong[:, None].to(device))
-    return _TaskScores(float(loss), float(beaten.float().mean()), torch.cat(masses))
-
-
-def _padded(rows: Sequence[Sequence[int]]) -> Int[Tensor, "row token"]:
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[row[-1]] * (longest - len(row))] for row in rows])

@@ -8,8 +8,8 @@ import json
 import lzma
 import zlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from io import TextIOWrapper
 from operator import itemgetter
 from pathlib import Path
@@ -23,7 +23,6 @@ from torch import Tensor
 
 from headscope.errors import InputError
 from headscope.files import parsing, write_atomic
-from headscope.heads.film import FilmTask
 from headscope.lab.train.batches import TokenStream
 from headscope.lab.train.options import TrainingOptions
 
@@ -216,13 +215,12 @@ def _chunks(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The tokenized text: training streams, the first file's held-out tokens, a hash of all text, tasks to film."""
+    """The tokenized text: training streams, the first file's held-out tokens, a hash of all text."""
 
     tokenizer: Tokenizer
     streams: list[TokenStream]
     held_out: Int[Tensor, " token"]
     text_hash: str
-    tasks: Mapping[str, FilmTask] = field(default_factory=dict)
 
 
 def prepare(texts: Sequence[TextFile], options: TrainingOptions, out: Path) -> TrainingData:

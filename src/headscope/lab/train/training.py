@@ -208,6 +208,8 @@ def train(
 class TrainingRun:
     """One training run: the model, its optimizer, batches, film, and current step."""
 
+    recorder_type = TrainingRecorder
+
     def __init__(self, data: TrainingData, out: Path, options: TrainingOptions) -> None:
         out.mkdir(parents=True, exist_ok=True)
         self.options, self.out, self.data = options, out, data
@@ -287,8 +289,7 @@ class TrainingRun:
         text[:, 0] = 0
         probe = RepeatProbe(vocabulary=vocabulary, length=min(50, vocabulary // 4))
         sentences = {text: self.data.tokenizer.encode(text).ids for text in SENTENCES}
-        tasks = self.data.tasks
-        return TrainingRecorder(self.model, text=text, probe=probe, sentences=sentences, tasks=tasks)
+        return self.recorder_type(self.model, text=text, probe=probe, sentences=sentences)
 
     def _resume(self) -> None:
         found = read_checkpoint(self.file)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from bench.film_tasks import FilmTask, TaskRecorder, TaskText, measure
 
-from headscope.heads.film import Film, FilmTask, TaskText, TrainingRecorder, measure
+from headscope.heads.film import Film, TrainingRecorder
 from headscope.heads.roles.probes.repeat_probe import RepeatProbe
 from headscope.lab.train.gpt import GPT, GPTConfig
 
@@ -35,7 +36,8 @@ def test_each_text_counts_alike_whatever_its_length() -> None:
 
 def test_tasks_are_saved_read_and_truncated_with_the_film(tmp_path: Path) -> None:
     probe = RepeatProbe(vocabulary=30, length=5)
-    recorder = TrainingRecorder(MODEL, probe=probe, tasks={"giving": TASK, "again": TASK})
+    recorder = TaskRecorder(MODEL, probe=probe)
+    recorder.film_tasks({"giving": TASK, "again": TASK})
     for step in (0, 5, 9):
         recorder.record(step, force=True)
     recorder.film.save(tmp_path / "film.safetensors")
