@@ -169,11 +169,11 @@ def test_scores_whose_last_digit_decides_a_weight_are_exact_or_refused(size: flo
     torch.testing.assert_close(wide.sum(-1), torch.ones_like(wide.sum(-1)), rtol=0, atol=1e-5)
 
 
-def test_a_model_with_such_scores_is_refused_by_site_and_opens_in_float64() -> None:
+def test_pattern_with_such_scores_is_rejected_and_opens_in_float64() -> None:
     model = TinyModel()
     with torch.no_grad():
         model.layers[1].q_proj.weight.mul_(1e7)
-    with headscope.load(model) as scope, pytest.raises(InputError, match=r"site 1: attention scores reach .*float64"):
+    with headscope.load(model) as scope, pytest.raises(InputError, match=r"attention scores reach .*float64"):
         scope.look([5, 6, 7, 8]).pattern("1.1")
     with headscope.load(model.double()) as scope:
         weights = scope.look([5, 6, 7, 8]).pattern("1.1")

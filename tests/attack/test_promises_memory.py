@@ -70,6 +70,8 @@ def test_a_look_takes_memory_in_proportion_to_its_length(scope: Scope, text: Cal
 def test_a_tile_of_one_cell_takes_no_more_memory_than_a_picture(scope: Scope, text: Callable[[int], list[int]]) -> None:
     """One number for the whole pattern is the worst: a cell of all pairs."""
     looks = {n: scope.look(text(n)) for n in (SHORT, LONG)}
+    for look in looks.values():
+        look.source("1.3")  # what any picture needs first: the sum of each row
     for cells in ((1, 1), (3, 2), (64, 64)):
         assert linear(lambda n, cells=cells: looks[n].pooled("1.3", cells)), cells
 
@@ -79,6 +81,9 @@ def test_the_page_pools_a_whole_text_into_one_number(scope: Scope) -> None:
     kept = {n: page.kept.look(page.adopt(scope.look([7] * n))) for n in (SHORT, LONG)}
     tiles = {n: look.tiles for n, look in kept.items() if look is not None}
     asked = WeightsRequest(look="", head="0.0", rows=(0, LONG), columns=(0, LONG), pool=10**9, how="mean")
+    for look in kept.values():
+        assert look is not None
+        look.look.source("0.0")
     assert linear(lambda n: tiles[n].tile(asked)[1])
     assert tiles[SHORT].tile(asked)[1].item() == pytest.approx(1 / SHORT, rel=1e-4), "every row sums to one"
 

@@ -410,8 +410,11 @@ def refuse_unreachable(name: str) -> None:
     """Refuse a model that is not in the cache while the hub cannot be reached: its client would retry for 23 s."""
     from huggingface_hub import constants, try_to_load_from_cache
 
-    if isinstance(try_to_load_from_cache(name, "config.json"), str) or getproxies():
-        return
+    try:
+        if isinstance(try_to_load_from_cache(name, "config.json"), str) or getproxies():
+            return
+    except ValueError as error:  # no name that the hub could have
+        raise ModelError(f"{name!r} is neither a folder nor a model's name: {first_line(error)}") from error
     hub = urlsplit(constants.ENDPOINT)
     try:
         if constants.HF_HUB_OFFLINE:

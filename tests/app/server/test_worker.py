@@ -16,6 +16,7 @@ from tests.e2e.conftest import served
 
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.microscope import ImportanceResponse, Session
+from headscope.app.pages.tiles import PatternTiles
 from headscope.app.server.worker import DISCONNECTED, RequestWorker
 from headscope.app.wire import unpack
 
@@ -85,7 +86,7 @@ def test_torch_s_allocator_error_is_reported_and_the_next_request_works(session,
     look = unpack(client.post("/api/look", json={"text": TEXT}).content).values["look"]
     asked = {"look": look, "head": "0.0", "rows": [0, 5], "columns": [0, 5]}
     with monkeypatch.context() as patch:
-        patch.setattr(session, "weights", lambda _: torch.empty(2**58))
+        patch.setattr(PatternTiles, "tile", lambda *_: torch.empty(2**58))
         refused = client.post("/api/weights", json=asked)
     assert (refused.status_code, refused.json()["message"][:31]) == (422, "there is not enough memory for ")
     assert not session.kept.names(), "what was kept is let go"
