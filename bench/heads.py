@@ -1,6 +1,7 @@
-"""Run the battery on a model and save its report: python bench/heads.py [MODEL] [--name NAME] [--twice]
+"""Run the battery on a model and save its report: python bench/heads.py [MODEL] [--name NAME] [--twice] [--ship]
 
-The report goes to results/heads/NAME.json. With --twice a second run has to be equal.
+The report goes to results/heads/NAME.json. With --twice a second run has to be equal; --ship puts it
+beside the embedded model.
 """
 
 from __future__ import annotations
@@ -8,14 +9,31 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
+from headscope.app.pages import roles
+from headscope.errors import InputError
+from headscope.files import write_atomic
+from headscope.heads.roles.report import Report
 from headscope.heads.roles.run import RoleOptions, run_battery
-from headscope.scope import load
+from headscope.models.weight_hash import weight_hash
+from headscope.scope import Scope, load
 
 RESULTS = Path(__file__).parent / "results" / "heads"
+
+
+def ship(report: Report, scope: Scope, path: Path = roles.SHIPPED) -> None:
+    """Write a report beside the model it was measured on, marked with its weight hash."""
+    if (report.model, report.n_heads) != (scope.shape.name, scope.shape.n_heads):
+        raise InputError(
+            f"this report is of {report.model} with {report.n_heads} heads, "
+            f"the model here is {scope.shape.name} with {scope.shape.n_heads}; run `python bench/heads.py` first"
+        )
+    marked = replace(report, recipe={**report.recipe, roles.WEIGHTS: weight_hash(scope.model.model, torch.float32)})
+    write_atomic(path, (json.dumps(marked.to_dict(), indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def main() -> None:
@@ -24,6 +42,7 @@ def main() -> None:
     parser.add_argument("--name", help="name of the model and of the result file")
     parser.add_argument("--twice", action="store_true", help="run it again and compare")
     parser.add_argument("--threads", type=int, default=1, help="part of the recipe: sums depend on it in the last bits")
+    parser.add_argument("--ship", action="store_true", help="ship it beside the embedded model")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     called = {"name": given.name} if given.name else {}
@@ -36,6 +55,8 @@ def main() -> None:
         if given.twice:
             assert run_battery(scope.model, RoleOptions()) == report, "the second run differs from the first"
             print("a second run gives the same report")
+        if given.ship:
+            ship(report, scope)
     target = RESULTS / f"{given.name or report.model}.json"
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(report.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from bench.heads import ship
 from bench.model_card import card
 from bench.train_model import log
 
-from headscope.app.pages.roles import ship
 from headscope.errors import InputError
 from headscope.files import write_atomic
 from headscope.heads.roles.report import Report

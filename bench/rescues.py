@@ -8,11 +8,23 @@ from __future__ import annotations
 import json
 
 from headscope.files import write_atomic
-from headscope.lab.teach.lookup_tasks import Budget
-from headscope.lab.teach.one_or_many import KEYS, RESCUE_WIDTHS, RESCUES, compare, rescue_arms
+from headscope.lab.teach.lookup_tasks import Arm, Budget
+from headscope.lab.teach.one_or_many import KEYS, RESCUE_WIDTHS, RESCUES, compare
 
 SEEDS = 5
 STEPS = 1200
+
+
+def rescue_arms(width: int) -> list[Arm]:
+    """One head of half the width, and four ways to help it, each with about as many more parameters."""
+    half = width // 2
+    return [
+        Arm(name="one head", n_heads=1, d_head=half),
+        Arm(name="a second head", n_heads=2, d_head=half),
+        Arm(name="twice as wide", n_heads=1, d_head=width),
+        Arm(name="another layer", n_heads=1, d_head=half, n_layers=2),
+        Arm(name="a bigger FFN", n_heads=1, d_head=half, d_ff=width),
+    ]
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 Named right: the head's role is its job. Named wrong: it is another. Not named: it is none. Decoys have no job: any
 name there is wrong.
 
-    python bench/truth.py --out bench/results/truth.json
+    python -m bench.truth --out bench/results/truth.json
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from bench.programs import PROGRAMS
 
 import headscope
 from headscope.errors import HeadscopeError
-from headscope.lab.compile import PROGRAMS, Compiled, CompileOptions, Program, compile_program
+from headscope.lab.compile import Compiled, CompileOptions, Program, compile_program
 from headscope.lab.compile.programs import SELECTORS
 from headscope.lab.compile.words import sample_texts
 from headscope.scope import Scope

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from bench.heads import ship
 
 import headscope
 from headscope.app.export.html import save_html
-from headscope.app.pages import roles
 from headscope.files import PART
 from headscope.heads.film import Film
 from headscope.heads.roles.report import Report
@@ -103,7 +103,7 @@ class Reports(Files):
         self.reports = [replace(report, traits={} if version else report.traits) for version in range(2)]
 
     def save(self, folder: Path, version: int, turn: int) -> None:
-        roles.ship(self.reports[version], self.scope, folder / self.name)
+        ship(self.reports[version], self.scope, folder / self.name)
 
 
 class Models(Writer):

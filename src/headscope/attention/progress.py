@@ -78,11 +78,6 @@ def pausing(pause: Callable[[], None]) -> Iterator[None]:
         _pause.reset(token)
 
 
-def listening() -> bool:
-    """Whether this context has a progress callback."""
-    return _callback.get() is not None
-
-
 @contextmanager
 def progress_callback(callback: ProgressCallback) -> Iterator[None]:
     """Report the progress of the work inside the block to this callback."""

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from bench.programs import PROGRAMS
 
 import headscope
 from headscope.heads.explain.edge_attribution import score_edges
 from headscope.heads.explain.edge_patching import PatchedModel, record
 from headscope.heads.explain.pass_state import Edge
-from headscope.lab.compile import PROGRAMS, Compiled, CompileOptions, compile_program
+from headscope.lab.compile import Compiled, CompileOptions, compile_program
 from headscope.lab.compile.programs import Program
 from headscope.lab.compile.words import VOCABULARY, sample_texts
 

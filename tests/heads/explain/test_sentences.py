@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from bench.programs import PROGRAMS
 from tests.heads.llama_by_hand import LlamaByHand
 
 import headscope
@@ -26,7 +27,7 @@ from headscope.heads.explain.trace import TracedPrediction
 from headscope.heads.explain.why import Why
 from headscope.heads.look.look import Look
 from headscope.heads.roles.run import shuffled_weights
-from headscope.lab.compile import PROGRAMS, CompileOptions, compile_program
+from headscope.lab.compile import CompileOptions, compile_program
 from headscope.names import quoted
 from headscope.scope import Scope
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 import pytest
 import torch
 import transformers
+from bench.programs import PROGRAMS
 from tests.models import tiny
 
 import headscope
@@ -16,7 +17,7 @@ from headscope.errors import InputError
 from headscope.heads.questions.label_rules import token_class
 from headscope.heads.questions.where import FIRST, SINK, Where
 from headscope.heads.roles.run import shuffled_weights
-from headscope.lab.compile import PROGRAMS, CompileOptions, compile_program
+from headscope.lab.compile import CompileOptions, compile_program
 from headscope.scope import EMBEDDED, Scope
 
 TEXTS = (

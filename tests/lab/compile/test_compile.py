@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 import torch
+from bench.programs import PROGRAMS
 from torch import Tensor
 
 import headscope
 from headscope.errors import InputError
-from headscope.lab.compile import PROGRAMS, CompileOptions, Program, compile_program
+from headscope.lab.compile import CompileOptions, Program, compile_program
 from headscope.lab.compile.programs import SELECTORS
 from headscope.lab.compile.words import CLASSES, VOCABULARY, sample_texts
 

@@ -1,14 +1,12 @@
 """The roles of a model's heads and the published claims about them; the report that ships with the embedded model.
 
-``python bench/heads.py`` runs the battery; ``python -m headscope.app.pages.roles REPORT.json`` ships its report, marked
-with the hash of the weights it was measured on. It is shown for these weights and for no others.
+``python bench/heads.py --ship`` runs the battery and ships its report, marked with the hash of the weights it was
+measured on. It is shown for these weights and for no others.
 """
 
 from __future__ import annotations
 
 import json
-import sys
-from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -18,14 +16,12 @@ import torch
 from pydantic import Field
 
 from headscope.app.pages.schema import Response
-from headscope.errors import InputError
-from headscope.files import write_atomic
 from headscope.heads.roles.battery import BATTERY
 from headscope.heads.roles.published_claims import ClaimCheck, check_claims, unchecked_claims
 from headscope.heads.roles.report import Finding, Report, Trial
 from headscope.models.weight_hash import weight_hash
 from headscope.names import ModelShape, printable
-from headscope.scope import EMBEDDED, Scope, load
+from headscope.scope import EMBEDDED, Scope
 
 SHIPPED = EMBEDDED / "heads.json"
 CARD = EMBEDDED / "MODEL_CARD.md"
@@ -91,17 +87,6 @@ def shipped(scope: Scope, path: Path = SHIPPED) -> Report | None:
         return None
     report = Report.from_dict(json.loads(path.read_text(encoding="utf-8")))
     return report if report.recipe.get(WEIGHTS) == weight_hash(scope.model.model, torch.float32) else None
-
-
-def ship(report: Report, scope: Scope, path: Path = SHIPPED) -> None:
-    """Write a report beside the model it was measured on, marked with its weight hash."""
-    if (report.model, report.n_heads) != (scope.shape.name, scope.shape.n_heads):
-        raise InputError(
-            f"this report is of {report.model} with {report.n_heads} heads, "
-            f"the model here is {scope.shape.name} with {scope.shape.n_heads}; run `python bench/heads.py` first"
-        )
-    marked = replace(report, recipe={**report.recipe, WEIGHTS: weight_hash(scope.model.model, torch.float32)})
-    write_atomic(path, (json.dumps(marked.to_dict(), indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def roles_of(report: Report, heads: list[str]) -> Roles:
@@ -182,8 +167,3 @@ def _recipe(report: Report) -> str:
         versions,
     ]
     return "; ".join(part for part in parts if part)
-
-
-if __name__ == "__main__":
-    with load() as embedded:
-        ship(Report.from_dict(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))), embedded)

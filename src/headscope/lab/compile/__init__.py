@@ -1,6 +1,6 @@
 """Compile rules into attention heads: models in which every head's job is known."""
 
 from headscope.lab.compile.model import Compiled, CompileOptions, compile_program
-from headscope.lab.compile.programs import PROGRAMS, Program
+from headscope.lab.compile.programs import Program
 
-__all__ = ["PROGRAMS", "CompileOptions", "Compiled", "Program", "compile_program"]
+__all__ = ["CompileOptions", "Compiled", "Program", "compile_program"]

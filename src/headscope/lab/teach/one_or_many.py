@@ -240,18 +240,6 @@ RESCUES = Path(__file__).with_name("rescues.json")
 RESCUE_WIDTHS = {"wide": 32, "narrow": 8}
 
 
-def rescue_arms(width: int) -> list[Arm]:
-    """One head of half the width, and four ways to help it, each with about as many more parameters."""
-    half = width // 2
-    return [
-        Arm(name="one head", n_heads=1, d_head=half),
-        Arm(name="a second head", n_heads=2, d_head=half),
-        Arm(name="twice as wide", n_heads=1, d_head=width),
-        Arm(name="another layer", n_heads=1, d_head=half, n_layers=2),
-        Arm(name="a bigger FFN", n_heads=1, d_head=half, d_ff=width),
-    ]
-
-
 _SAYS = {
     "one head": "The row is shared out once. It finds one of the two towns, and guesses the other.",
     "a second head": "Each head fetches one of the towns, and the two stay side by side.",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bench.rescues import rescue_arms
+
 from headscope.lab.teach.lookup_tasks import Budget
-from headscope.lab.teach.one_or_many import KEYS, RESCUE_WIDTHS, SOLVED, compare, rescue_arms, rescues
+from headscope.lab.teach.one_or_many import KEYS, RESCUE_WIDTHS, SOLVED, compare, rescues
 
 
 def test_one_head_and_a_wider_one_fail_and_the_others_help() -> None:
