@@ -37,9 +37,9 @@ class Shot(NamedTuple):
 
 
 SHOTS = {
-    "start": Shot("#start", ("[data-lost]",)),
-    "start-phone": Shot("#start", ("[data-lost]",), PHONE),
-    "tour": Shot("#tour/5", ("[data-stop='5']", "[aria-label='One head']")),
+    "start": Shot("#start", ("[data-fork][data-ready=true]",)),
+    "start-phone": Shot("#start", ("[data-fork][data-ready=true]",), PHONE),
+    "tour": Shot("#tour/5", ("[data-fork][data-ready=true]",)),
     "microscope": Shot("#microscope", MICROSCOPE),
     "microscope-dark": Shot("#microscope", MICROSCOPE, theme="dark"),
     "microscope-arcs": Shot("#microscope?view=arcs", MICROSCOPE),

@@ -19,11 +19,14 @@ export interface Page {
   load: () => Promise<{ default: Component<PageProps> }>;
   /** it has a bar of its own kind, without the other pages' names */
   guided?: boolean;
+  /** it has no bar: it stands in another page */
+  bare?: boolean;
 }
 
 export const PAGES: Page[] = [
   { key: "start", load: () => import("./start/StartPage.svelte"), guided: true },
   { key: "tour", load: () => import("./tour/TourPage.svelte"), guided: true },
+  { key: "fork", load: () => import("./tour/TourPage.svelte"), guided: true, bare: true },
   { key: "learn", load: () => import("./learn/LearnPage.svelte") },
   { key: "microscope", load: () => import("./microscope/MicroscopePage.svelte") },
   { key: "four-heads", load: () => import("./four-heads/FourHeadsPage.svelte") },
@@ -39,7 +42,7 @@ export const PAGES: Page[] = [
 ];
 
 /** The pages that the bar does not name: one comes to them from another. */
-const UNLISTED: PageKey[] = ["tour", "class", "joined", "worksheet", "puzzles"];
+const UNLISTED: PageKey[] = ["tour", "fork", "class", "joined", "worksheet", "puzzles"];
 export const LISTED: PageKey[] = PAGES.map((page) => page.key).filter((key) => !UNLISTED.includes(key));
 
 export function pageAt(hash: string): Page {

@@ -12,7 +12,6 @@ import {
   voiceOf,
   withShare,
 } from "../src/start/shares";
-import { pageAddress, stopAddress, stopAt } from "../src/tour/stops";
 
 describe("the shares of Start", () => {
   it("add up to 1 when one is moved, the others in proportion", () => {
@@ -48,13 +47,5 @@ describe("the shares of Start", () => {
     expect(offersSecond(found)).toBe(false);
     expect(offersSecond(moved(found, [[0.45, 0.05, 0.05, 0.45]]))).toBe(true);
     expect(offersSecond(moved(found, [withShare(found.heads[0], TIRED, 0.9)]))).toBe(true);
-  });
-});
-
-describe("a stop's address", () => {
-  it("names a stop between 1 and 6, and carries its page's state", () => {
-    expect(["#tour/4", "#tour/99", "#tour", "#tour/0"].map(stopAt)).toEqual([4, 6, 1, 1]);
-    expect(pageAddress(4, "#tour/4?wo=mixing", null)).toBe("#by-hand?wo=mixing");
-    expect(stopAddress(4, "#by-hand?v=1&wo=mixing")).toBe("#tour/4?v=1&wo=mixing");
   });
 });

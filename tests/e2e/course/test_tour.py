@@ -1,4 +1,4 @@
-"""As a student: through the six stops to a switched-off head, by keyboard alone and by touch."""
+"""As a student: one figure from the first question to a switched-off head, by mouse, by keyboard and by touch."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 import headscope
 from headscope.app.pages.microscope import Session
+from headscope.lab.teach.worked_example import WorkedExample, vector, work
 from headscope.scope import Scope
 from tests.app.conftest import small_model, word_tokenizer
-from tests.e2e.conftest import PATIENCE, served, until
+from tests.e2e.conftest import PATIENCE, fits, serious_violations, served, until
 from tests.e2e.reading import per_cent
 
 Visit = Callable[[str], Page]
+STOPS = ("Ask", "Average", "Two heads", "Join", "Mix", "Many heads", "Switch one off")
+HEAD_1, HEAD_2 = (".62 .19 .085 .21", ".355 .41 .12 .275")
+Y = ".4875 .3 .1025 .2425 .1325 −.11 −.0175 −.0325"
 FOCUSED = """() => {
   const at = document.activeElement;
   return at.getAttribute("aria-label") || at.textContent.trim() || at.tagName;
@@ -43,252 +47,243 @@ def touched(browser: Browser, address: str) -> Iterator[Page]:
     context.close()
 
 
-def strongest_induction(scope: Scope) -> list[str]:
-    found = [finding for finding in scope.heads().findings if finding.role == "induction"]
-    return [str(one.head) for one in sorted(found, key=lambda one: -one.evidence[0].score)][:3]
+def stop(page: Page, number: int) -> None:
+    """The figure shows this stop."""
+    expect(page.locator(f"[data-fork='{number}'][data-ready=true]")).to_be_visible()
+    expect(page.get_by_role("link", name=f"{number} {STOPS[number - 1]}")).to_have_attribute("aria-current", "step")
 
 
-def stop(page: Page, number: int, done: bool) -> None:
-    """The stop's page has taken the place of the one before."""
-    here = f"[data-stop='{number}'][data-open='true'][data-done='{str(done).lower()}']"
-    expect(page.locator(here)).to_be_visible()
+def picture(page: Page) -> Locator:
+    return page.locator("[data-fork] svg[role=group]")
 
 
-def tab_to(page: Page, name: str, back: bool = False) -> None:
+def shows(page: Page, words: str) -> None:
+    """The picture's sentence holds these numbers."""
+    expect(picture(page)).to_have_attribute("aria-label", re.compile(re.escape(words)))
+
+
+def tab_to(page: Page, name: str) -> None:
     """Press Tab until the focus is on what is called so."""
-    wanted = re.compile(name)
-    for _ in range(120):
-        page.keyboard.press("Shift+Tab" if back else "Tab")
-        if wanted.search(str(page.evaluate(FOCUSED))):
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        if re.search(name, str(page.evaluate(FOCUSED))):
             return
     raise AssertionError(f"Tab never came to {name!r}")
 
 
-def go_on(page: Page, name: str = "^Next$") -> None:
-    tab_to(page, name, back=True)
+def test_worked_numbers_of_the_figure_are_those_of_the_formula() -> None:
+    worked = work(WorkedExample())
+    outputs = [vector(head.z).strip("()") for head in worked.heads]
+    assert outputs == [HEAD_1, HEAD_2]
+    assert [round(float(number), 10) for number in worked.mixed] == [
+        float(number.replace("−", "-")) for number in Y.split()
+    ]
+
+
+def test_figure_is_walked_by_keyboard_and_every_step_equals_the_formula(visit: Visit) -> None:
+    page = visit("#tour/1")
+    stop(page, 1)
+    shows(page, "animal .70, road .05, because .10, was .05, tired .10")
+    page.keyboard.press("ArrowRight")
+    stop(page, 2)
+    shows(page, HEAD_1)
+    page.keyboard.press("ArrowRight")
+    stop(page, 3)
+    shows(page, HEAD_2)
+    page.keyboard.press("ArrowRight")
+    stop(page, 4)
+    shows(page, f"{HEAD_1} {HEAD_2}")
+    page.keyboard.press("ArrowRight")
+    stop(page, 5)
+    shows(page, f"y is {Y}. Number 1 gets .31 from head 1 and .1775 from head 2")
+    tab_to(page, "W_O, row 1, column 1")
+    page.keyboard.press("0")
+    shows(page, "y is .1775 .3")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("+")
+    shows(page, "y is .1965 .3")  # .19 × .1 more
+    tab_to(page, "^As it was")
     page.keyboard.press("Enter")
-
-
-def test_from_the_first_page_to_a_switched_off_head_by_keyboard_alone(visit: Visit, scope: Scope) -> None:
-    page = visit("")
-    tab_to(page, "^Share of animal")
-    for _ in range(12):
-        page.keyboard.press("ArrowDown")
-    tab_to(page, "^Share of tired")
-    for _ in range(8):
-        page.keyboard.press("ArrowDown")
-    tab_to(page, "^Give it a second head")
+    shows(page, f"y is {Y}")
+    tab_to(page, "each head through its own rows")
+    before = page.locator("[data-s~=y]").evaluate_all(BARS)
     page.keyboard.press("Enter")
-    expect(page.locator("[data-share='2.tired']")).to_be_visible()
-    tab_to(page, "^Share of tired, head 2", back=True)
-    for _ in range(11):
-        page.keyboard.press("ArrowDown")
-    tab_to(page, "^Begin the tour")
-    page.keyboard.press("Enter")
-
-    stop(page, 1, done=False)
-    tab_to(page, "^Share of animal in head 1")
-    page.keyboard.press("ArrowLeft")
-    stop(page, 1, done=True)
-    go_on(page)
-    stop(page, 2, done=False)
-    tab_to(page, "W_Q of head 1")
-    page.keyboard.type("3")
-    page.keyboard.press("Enter")
-    stop(page, 2, done=True)
-    go_on(page)
-    stop(page, 3, done=False)
-    tab_to(page, "^Share of tired in head 2")
-    page.keyboard.press("ArrowLeft")
-    stop(page, 3, done=True)
-    go_on(page)
-    stop(page, 4, done=False)
-    tab_to(page, "^mixing$")
-    page.keyboard.press("Enter")
-    stop(page, 4, done=True)
-    go_on(page)
-
-    stop(page, 5, done=False)
-    expect(page.locator("[data-stop]")).to_contain_text("in the grid")
-    said = re.search(r"Find head (\S+) in the grid", page.locator("[data-stop]").inner_text())
-    assert said
-    assert said[1] in strongest_induction(scope)
-    layer, head = said[1].split(".")
-    tab_to(page, "^All heads, layer by head")
-    for key, times in (("ArrowDown", int(layer)), ("ArrowRight", int(head))):
-        for _ in range(times):
-            page.keyboard.press(key)
-    stop(page, 5, done=True)
-    go_on(page)
-
-    stop(page, 6, done=False)
-    tab_to(page, f"^Switch {re.escape(said[1])} off")
-    page.keyboard.press("Enter")
-    stop(page, 6, done=True)
-    text = re.search(r"text=([^&]+)", page.url)
-    assert text
-    look = scope.look(text[1].replace("+", " "))
-    best = look.predictions()[0]
-    expect(page.locator("[data-stop]")).to_contain_text(
-        f"{best.token.text.strip()} falls from {per_cent(best.probability)}%"
-    )
-    go_on(page, "^Go on in the microscope")
-    expect(page).to_have_url(re.compile(rf"#microscope\?.*off={re.escape(said[1])}"))
-    expect(page.get_by_role("list", name="Edits")).to_contain_text(f"{said[1]} off")
+    shows(page, f"y is {Y}")
+    assert page.locator("[data-s~=y]").evaluate_all(BARS)[:1] == before[:1]
+    page.goto(page.url.replace("tour/5", "tour/6"))
+    stop(page, 6)
+    shows(page, "12 heads with 64 numbers each, 768 end to end")
+    page.get_by_role("button", name="32 heads, 8 K/V").press("Enter")
+    shows(page, "32 heads with 128 numbers each, 4096 end to end, 8 sets of keys and values")
 
 
-def tap_at(slider: Locator, along: float) -> None:
-    """Tap a slider at a part of its way, as soon as the page stands still."""
-    drawn = slider.evaluate("(one) => one instanceof SVGElement")  # between its bar and its handle it has gaps
-    if drawn:
-        slider.scroll_into_view_if_needed()
-    box = slider.bounding_box()
+BARS = "all => all.filter(one => one.tagName === 'rect').map(one => one.getBoundingClientRect().x)"
+
+
+def test_dragged_share_changes_y_in_the_same_frame(visit: Visit) -> None:
+    page = visit("#tour/5")
+    stop(page, 5)
+    bar = page.get_by_role("slider", name="Share of animal, head 1")
+    box = bar.bounding_box()
     assert box is not None
-    slider.tap(position={"x": box["width"] * along, "y": box["height"] / 2}, force=drawn)
+    x, y = box["x"] + box["width"] / 2, box["y"] + 20
+    page.mouse.move(x, y)
+    page.mouse.down()
+    same = page.evaluate(
+        """([x, y]) => new Promise((done) => {
+          const figure = document.querySelector("[data-fork] svg[role=group]");
+          const numbers = () => [...figure.querySelectorAll("text[data-s=y]")].map((one) => one.textContent).join();
+          const before = numbers();
+          figure.dispatchEvent(new PointerEvent("pointermove", { clientX: x, clientY: y - 20, bubbles: true }));
+          requestAnimationFrame(() => done(numbers() !== before));
+        })""",
+        [x, y],
+    )
+    page.mouse.up()
+    assert same
+    expect(page.get_by_role("button", name="As it was")).to_be_visible()
 
 
-def go_on_by_touch(page: Page, number: int) -> None:
-    page.get_by_role("link", name="Next").tap()
-    stop(page, number, done=False)
+def test_query_is_turned_by_mouse_and_the_shares_follow(visit: Visit) -> None:
+    page = visit("#tour/1")
+    stop(page, 1)
+    tip = page.get_by_role("slider", name="Query of it").first
+    box = tip.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] - 60, box["y"] + 40, steps=3)
+    page.mouse.up()
+    shares = page.get_by_role("slider", name=re.compile("^Share of")).evaluate_all(
+        "all => all.map((one) => Number(one.getAttribute('aria-valuenow')))"
+    )
+    assert abs(sum(shares) - 1) < 0.03
+    assert max(shares) < 0.7
 
 
-def test_from_the_first_page_to_a_switched_off_head_by_touch_on_a_phone(touched: Page, address: str) -> None:
+def test_symbols_light_their_parts_and_are_lit_by_them(visit: Visit) -> None:
+    page = visit("#tour/5")
+    stop(page, 5)
+    symbol = page.locator("[data-symbol=head2]")
+    symbol.press("Enter")
+    expect(symbol).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("[data-fork]")).to_contain_text("The second head, from here on in this colour.")
+    lit = picture(page).locator(".lit")
+    assert lit.count() > 20
+    assert all("head2" in str(one.get_attribute("data-s")) for one in lit.all())
+    page.keyboard.press("Escape")
+    expect(symbol).to_have_attribute("aria-pressed", "false")
+    page.get_by_role("slider", name="Share of tired, head 2").hover()
+    expect(page.locator("[data-symbol=softmax]")).to_have_class(re.compile("sym"))
+
+
+def test_phone_walks_from_start_to_a_switched_off_head_by_touch(touched: Page, address: str) -> None:
     page = touched
     page.goto(address)
-    tap_at(page.locator("[data-share='1.animal']"), 0.8)
-    expect(page.locator("[data-answer=who]")).to_have_text("the animal")
-    tap_at(page.locator("[data-share='1.tired']"), 0.5)
+    for word, along, head in (("animal", 0.8, 1), ("tired", 0.5, 1)):
+        tap_at(page.get_by_role("slider", name=f"Share of {word}, head {head}"), along)
     page.get_by_role("button", name="Give it a second head").tap()
-    tap_at(page.locator("[data-share='2.tired']"), 0.9)
-    expect(page.locator("[data-answer=how]")).not_to_have_text("not known")
+    tap_at(page.get_by_role("slider", name="Share of tired, head 2"), 0.9)
     page.get_by_role("link", name="Begin the tour").tap()
-
-    stop(page, 1, done=False)
-    tap_at(page.get_by_role("slider", name="Share of animal in head 1"), 0.3)
-    stop(page, 1, done=True)
-    go_on_by_touch(page, 2)
-    cell = page.get_by_role("group", name="W_Q of head 1").get_by_role("textbox").first
-    cell.tap()
-    cell.fill("3")
-    page.locator("[data-stop]").tap()  # beside the field, so that it is left
-    stop(page, 2, done=True)
-    go_on_by_touch(page, 3)
-    tap_at(page.get_by_role("slider", name="Share of tired in head 2"), 0.3)
-    stop(page, 3, done=True)
-    go_on_by_touch(page, 4)
-    mixing = page.get_by_role("button", name="mixing", exact=True)
-    expect(mixing).to_be_in_viewport()
-    mixing.tap()
-    stop(page, 4, done=True)
-    go_on_by_touch(page, 5)
-    go_on_by_touch(page, 6)
-    page.get_by_role("button", name=re.compile("^Switch .* off$")).tap()
-    stop(page, 6, done=True)
-    page.get_by_role("link", name="Go on in the microscope").tap()
+    stop(page, 1)
+    expect(page.get_by_role("button", name="As it was")).to_be_visible()  # the shares of Start are carried over
+    page.get_by_role("button", name="As it was").tap()
+    for number in range(2, 8):
+        page.get_by_role("link", name="Next").tap()
+        stop(page, number)
+        fits(page, 390)
+        if number == 2:
+            tap_at(page.get_by_role("slider", name="Share of tired, head 1"), 0.75)
+            expect(page.get_by_role("button", name="As it was")).to_be_visible()
+            page.get_by_role("button", name="As it was").tap()
+            shows(page, HEAD_1)
+        if number == 5:
+            shows(page, Y)
+    page.get_by_role("switch", name=re.compile("^head ")).tap()
+    expect(picture(page)).to_have_attribute("aria-label", re.compile("is off"))
+    page.get_by_role("link", name="Open the microscope", exact=True).tap()
     expect(page.get_by_role("list", name="Edits")).to_contain_text("off")
 
 
-def test_only_the_lit_region_can_be_used(visit: Visit) -> None:
-    page = visit("#tour/3")
-    expect(page.locator("[data-region=heads]")).to_be_visible()
-    focusable = "a, button, input, select, summary, [tabindex='0']"
-    loose = f"""() => [...document.querySelectorAll("main :is({focusable})")]
-      .filter((one) => !one.closest("[data-region=heads]") && !one.closest("[inert]")).length"""
-    assert page.evaluate(loose) == 0
-    assert page.locator("[data-region=heads] [inert]").count() == 0
-
-
-@pytest.mark.parametrize("size", [(1440, 900), (390, 844)])
-def test_what_is_lit_begins_below_the_bar_and_is_in_sight(visit: Visit, size: tuple[int, int]) -> None:
-    page = visit("#tour/1")
-    page.set_viewport_size({"width": size[0], "height": size[1]})
-    for number, lit in enumerate(("head-1", "scores-1", "heads", "mix", "grid", "guesses"), start=1):
-        page.evaluate("number => { location.hash = `tour/${number}` }", number)
-        stop(page, number, done=False)
-        region = page.locator(f"[data-region={lit}]").first
-        expect(region).to_be_in_viewport()
-        until(page, lambda region=region: _top(region) >= _bottom(page.locator("section.line")))
-
-
-def _top(region: Locator) -> float:
-    box = region.bounding_box()
-    return box["y"] if box else -1.0
-
-
-def _bottom(bar: Locator) -> float:
-    box = bar.bounding_box()
+def tap_at(slider: Locator, along: float) -> None:
+    """Tap a slider at a part of its way."""
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
     assert box is not None
-    return box["y"] + box["height"]
+    slider.tap(position={"x": box["width"] * along, "y": box["height"] / 2}, force=True)
 
 
-def test_back_returns_to_a_stop_as_it_was_left(visit: Visit) -> None:
+def test_last_stop_measures_the_model_and_leads_on(visit: Visit, scope: Scope) -> None:
+    page = visit("#tour/7")
+    stop(page, 7)
+    switch = page.get_by_role("switch", name=re.compile("^head "))
+    head = switch.inner_text().removeprefix("head ").strip()
+    shown = page.get_by_role("link", name="Open the microscope", exact=True).get_attribute("href")
+    found = re.search(r"text=([^&]+)", str(shown))
+    assert found
+    look = scope.look(found[1].replace("+", " "))
+    best = look.predictions()[0]
+    shows(page, f"{best.token.text.strip()} {per_cent(best.probability)} percent")
+    switch.press("Enter")
+    expect(page.locator("[data-stop]")).to_contain_text(f"goes from {per_cent(best.probability)}% to")
+    for name in ("The course",):
+        expect(page.get_by_role("link", name=name)).to_be_visible()
+    page.get_by_role("link", name="Open the microscope", exact=True).click()
+    expect(page).to_have_url(re.compile(rf"#microscope\?.*off={re.escape(head)}"))
+
+
+def test_numbers_are_one_press_away_and_complete(visit: Visit) -> None:
     page = visit("#tour/1")
-    stop(page, 1, done=False)
-    page.get_by_role("slider", name="Share of animal in head 1").press("ArrowLeft")
-    stop(page, 1, done=True)
-    changed = page.locator("[data-o='1.1']").inner_text()
-    page.get_by_role("link", name="Next").click()
-    stop(page, 2, done=False)
-    expect(
-        page.get_by_role("region", name="Head 2 from the start").locator("xpath=ancestor-or-self::*[@inert]")
-    ).not_to_have_count(0)
-    page.get_by_role("link", name="Back").click()
-    stop(page, 1, done=True)
-    expect(page.locator("[data-o='1.1']")).to_have_text(changed)
+    for number, word in enumerate(("÷ √2", "share × value", "share × value", "output of head 2", "from head 2"), start=1):
+        page.evaluate("number => { location.hash = `tour/${number}` }", number)
+        stop(page, number)
+        if number == 1:
+            expect(page.locator("[data-fork] table")).to_have_count(0)
+            page.get_by_role("button", name="Show the numbers").press("Enter")
+        expect(page.locator("[data-fork]")).to_contain_text(word)
+    expect(page.locator("tr").filter(has_text="y").last).to_contain_text(".4875")
 
 
-def test_what_the_heads_bring_home_is_what_is_laid_end_to_end(visit: Visit) -> None:
-    page = visit("#tour/3")
-    page.get_by_role("slider", name="Share of tired in head 2").press("ArrowLeft")
-    stop(page, 3, done=True)
-    changed = page.locator("[data-o='2.1']").inner_text()
-    page.get_by_role("link", name="Next").click()
-    stop(page, 4, done=False)
-    expect(page.locator("[data-region=mix]")).to_contain_text(re.compile(rf"o₂, number 1\s*{re.escape(changed)}\s*×"))
-
-
-def test_start_the_tour_and_the_grid_count_named_heads_alike(visit: Visit, scope: Scope) -> None:
-    report = scope.heads()
-    named, resting = len(report.named), report.n_resting
-    jobs = named - resting
-    counted = f"passed a test for a role: {jobs} for something specific, {resting} only for attending to the first "
-    counted += "token of random words"
-    page = visit("#start")
-    expect(page.get_by_text(f"{named} of them {counted}.")).to_be_visible()
-    page.evaluate("location.hash = 'tour/5'")
-    stop(page, 5, done=False)
-    expect(page.locator("[data-stop]")).to_contain_text(f"{named} of them {counted}.")
-    note = page.locator("[data-region=grid]")
-    expect(note).to_contain_text(
-        f"{named} of {len(list(scope.shape.heads()))} heads passed a test for a role: {jobs} for something specific, "
-    )
-
-
-def test_who_comes_back_lands_at_the_stop_with_what_was_changed(visit: Visit, address: str) -> None:
-    page = visit("#tour/4")
-    page.get_by_role("button", name="mixing", exact=True).click()
-    stop(page, 4, done=True)
+def test_address_keeps_what_was_changed_and_who_comes_back_finds_it(visit: Visit, address: str) -> None:
+    page = visit("#tour/2")
+    stop(page, 2)
+    page.get_by_role("slider", name="Share of animal, head 1").press("ArrowUp")
+    until(page, lambda: "e=" in page.url)
+    changed = picture(page).get_attribute("aria-label")
     page.goto("about:blank")
     page.goto(address)
-    stop(page, 4, done=True)
+    stop(page, 2)
+    expect(picture(page)).to_have_attribute("aria-label", str(changed))
     page.get_by_role("link", name="Leave the tour").click()
     page.goto("about:blank")
     page.goto(address)
-    expect(page.get_by_role("link", name="Go on with stop 4")).to_be_visible()
-    page.get_by_role("link", name="Go on with stop 4").click()
-    stop(page, 4, done=True)
+    page.get_by_role("link", name="Go on with stop 2").click()
+    stop(page, 2)
 
 
-def test_a_model_without_induction_heads_says_what_it_has(browser: Browser) -> None:
+def test_stops_fit_their_width_and_have_no_serious_axe_findings(visit: Visit) -> None:
+    page = visit("#tour/1")
+    for number in range(1, 8):
+        page.evaluate("number => { location.hash = `tour/${number}` }", number)
+        stop(page, number)
+        for width in (1920, 1440, 1024, 390):
+            fits(page, width)
+        assert serious_violations(page) == []
+
+
+def test_figure_stands_in_another_page_without_a_bar(visit: Visit) -> None:
+    page = visit("#fork/4")
+    expect(page.locator("[data-fork='4'][data-ready=true]")).to_be_visible()
+    expect(page.get_by_role("banner")).to_have_count(0)
+    expect(page.get_by_role("link", name="Leave the tour")).to_have_count(0)
+
+
+def test_model_without_induction_heads_shows_what_it_has(browser: Browser) -> None:
     page = browser.new_page(reduced_motion="reduce")
     page.set_default_timeout(PATIENCE)
     with headscope.load(small_model(), word_tokenizer()) as small, served(Session(small)) as address:
-        page.goto(f"{address}#tour/5")
-        stop(page, 5, done=False)
-        expect(page.locator("[data-stop]")).to_contain_text(
-            re.compile("None has been tested for a role|None of them looks for what followed")
-        )
-        page.goto(f"{address}#tour/6")
-        page.get_by_role("button", name=re.compile("^Switch .* off$")).click()
-        stop(page, 6, done=True)
+        page.goto(f"{address}#tour/7")
+        stop(page, 7)
+        page.get_by_role("switch", name=re.compile("^head ")).click()
+        expect(page.locator("[data-stop]")).to_contain_text("Without it,")
     page.close()

@@ -36,7 +36,7 @@ TEXT = """(prose) => {
 }"""
 EXPLAINED = "all => all.map(one => one.dataset.term)"
 PAGES = ["#start", "#microscope", "#four-heads", "#by-hand", "#one-or-many", "#film", "#cards", "#census", "#worksheet"]
-STOPS = [f"#tour/{stop}" for stop in range(1, 7)]
+STOPS = [f"#tour/{stop}" for stop in range(1, 8)]
 Visit = Callable[..., Page]
 
 
@@ -65,7 +65,7 @@ def used(text: str) -> set[str]:
 
 def missing(page: Page) -> set[str]:
     """Terms in the prose that are not explained within it, and terms anywhere that the page does not explain."""
-    within = set(page.locator(":is(main, section.line) [data-term]").evaluate_all(EXPLAINED))
+    within = set(page.locator("main [data-term]").evaluate_all(EXPLAINED))
     prose, whole = (used(str(page.evaluate(TEXT, of_prose))) for of_prose in (True, False))
     if "#tour" in page.url:  # what is dimmed there is explained where it can be used
         whole = prose

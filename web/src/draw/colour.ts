@@ -11,6 +11,8 @@ export interface Palette {
   ink2: Colour;
   ink3: Colour;
   quiet: Colour;
+  h1: Colour; // the head that is followed
+  h2: Colour; // the head beside it
   line: Colour;
   paper: Colour;
   accent: Colour;
@@ -32,6 +34,8 @@ export function palette(value: (token: string) => string): Palette {
     ink2: colour("--ink-2"),
     ink3: colour("--ink-3"),
     quiet: colour("--quiet"),
+    h1: colour("--h1"),
+    h2: colour("--h2"),
     line: colour("--line"),
     paper: colour("--paper"),
     accent: colour("--accent"),

@@ -51,7 +51,7 @@ const LINK = /\[([^\]]+)\]\(((?:https:\/\/|#)[^\s)]+)\)/;
 const CODE = /`([^`]+)`/;
 const STRONG = /\*\*([^*]+)\*\*/;
 const EM = /\*([^*\s](?:[^*]*[^*\s])?)\*/;
-const SUB = /(?<=\b[Ww])_([QKVO])\b/;
+const SUB = /(?<=\b(?:[Ww]|head))_([QKVOh\d])\b/;
 const PATTERN = new RegExp([LIVE, LINK, CODE, STRONG, EM, SUB].map((each) => each.source).join("|"), "g");
 
 /** **strong**, *emphasis*, `code`, links, live numbers, and the index of W_Q, W_K, W_V and W_O. */

@@ -86,3 +86,8 @@ function keyOf(progress: Progress, first: number[], top: number): keyof Voice {
   if (first[ANIMAL] >= 0.62) return progress.blend || progress.how ? "whoAgain" : "who";
   return first[TIRED] >= 0.62 ? "how" : "between";
 }
+
+/** Start's shares for the tour's five words: "was", which Start does not ask about, takes a little from each. */
+export function carried([animal, road, because, tired]: number[]): number[] {
+  return [animal * 0.95, road * 0.95, because * 0.95, 0.05, tired * 0.95];
+}

@@ -1,10 +1,12 @@
 // The state of Start: the shares that the student has set, kept in this browser.
+import { Fork } from "../figures/fork/fork.svelte";
 import { recall, remember } from "../storage";
-import { BEGINNING, moved, TWO, withShare, type Progress } from "./shares";
+import { words } from "../words/words";
+import { BEGINNING, moved, TWO, type Progress } from "./shares";
 
 const KEY = "headscope.start";
 
-function recalled(): Progress {
+export function recalled(): Progress {
   try {
     const kept = JSON.parse(recall(KEY) ?? "null") as Progress | null;
     const whole = (shares: unknown) =>
@@ -17,24 +19,29 @@ function recalled(): Progress {
 
 export class StartState {
   progress = $state.raw<Progress>(recalled());
+  readonly fork = new Fork();
 
-  set(head: number, word: number, share: number): void {
-    const { heads } = this.progress;
-    const to = Math.round(share * 100) / 100;
-    this.keep(
-      moved(
-        this.progress,
-        heads.map((shares, at) => (at === head ? withShare(shares, word, to) : shares)),
-      ),
-    );
+  constructor() {
+    this.show(this.progress);
+  }
+
+  /** A share was moved. */
+  follow(): void {
+    if (this.fork.drawn.shares !== this.progress.heads) this.keep(moved(this.progress, this.fork.drawn.shares));
   }
 
   addHead(): void {
-    this.keep({ ...this.progress, heads: TWO });
+    this.show({ ...this.progress, heads: TWO });
   }
 
   reset(): void {
-    this.keep(BEGINNING);
+    this.show(BEGINNING);
+  }
+
+  private show(progress: Progress): void {
+    const { sentence, reader, asked } = words.start;
+    this.fork.begin(sentence.split(" "), reader, asked, progress.heads);
+    this.keep(progress);
   }
 
   private keep(progress: Progress): void {

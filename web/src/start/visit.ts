@@ -11,7 +11,7 @@ export interface TourPlace {
   underway: boolean; // false once it was left or finished
 }
 
-export const STOPS = 6;
+export const STOPS = 7;
 
 /** Where this browser begins from now on; who asks for the microscope leaves the tour. */
 export function chooseHome(home: Home): void {

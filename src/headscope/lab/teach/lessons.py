@@ -3,7 +3,7 @@
 The Python block of a lesson runs when it is loaded, and ``{{name:.2f}}`` in its text is a variable of that block:
 filled in for the terminal, ``{{name:.2f=0.69}}`` for the page, so that a figure that changes ``name`` changes the text
 too. The form ``w`` writes a weight as ``.69``, ``head|heads`` a count with its word. A figure stands between
-``::: figure kind name prop=name`` and ``:::``, with its caption. The numpy block is the reader's.
+``::: figure kind name prop=name step=3`` and ``:::``, with its caption; a whole number is itself. The numpy block is the reader's.
 """
 
 from __future__ import annotations
@@ -84,10 +84,11 @@ def take_figures(text: str, names: Mapping[str, Any], start: int = 0) -> tuple[s
     def place(found: re.Match[str]) -> str:
         kind, caption = found[1], found[3].strip()
         wanted = {prop: name or prop for prop, _, name in (each.partition("=") for each in found[2].split())}
-        missing = [name for name in wanted.values() if name not in names]
+        missing = [name for name in wanted.values() if name not in names and not name.isdigit()]
         if missing:
             raise InputError(f"the figure {kind!r} uses {missing[0]!r}, which its code does not compute")
-        figures.append(LessonFigure(kind, {prop: _json(names[name]) for prop, name in wanted.items()}, caption))
+        props = {prop: int(name) if name.isdigit() else _json(names[name]) for prop, name in wanted.items()}
+        figures.append(LessonFigure(kind, props, caption))
         return PLACE.format(start + len(figures) - 1) + "\n"
 
     return _FIGURE.sub(place, text), figures

@@ -19,10 +19,6 @@ import PaintedHeads from "./mounted/PaintedHeads.svelte";
 import PartitionFigure from "./mounted/PartitionFigure.svelte";
 import SamplingFigure from "./SamplingFigure.svelte";
 import Threshold from "./Threshold.svelte";
-import TwoWorlds from "./TwoWorlds.svelte";
-import WidthSplit from "./mounted/WidthSplit.svelte";
-import WorkedHeads from "./mounted/WorkedHeads.svelte";
-import WorkedMix from "./mounted/WorkedMix.svelte";
 
 // eslint-disable-next-line @typescript-eslint/no-explicit-any -- each figure has the props that its lesson computes
 export const FIGURES: Record<string, Component<any>> = {
@@ -33,13 +29,9 @@ export const FIGURES: Record<string, Component<any>> = {
   "one-head-softmax": StepSoftmax,
   "one-head-average": StepAverage,
   "one-head-triangle": StepTriangle,
-  "two-worlds": TwoWorlds,
   "painted-heads": PaintedHeads,
   "bar-choice": BarChoice,
   "curve-slider": CurveSlider,
-  "width-split": WidthSplit,
-  "worked-heads": WorkedHeads,
-  "worked-mix": WorkedMix,
   diagram: DiagramFigure,
   fork: ForkFigure,
   invent: InventFigure,

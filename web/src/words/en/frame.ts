@@ -3,6 +3,7 @@ export default {
   pages: {
     start: "Start",
     tour: "Tour",
+    fork: "Figure",
     learn: "Learn",
     microscope: "Microscope",
     "four-heads": "Four heads",

@@ -2,6 +2,7 @@ import byHand from "./by-hand";
 import censusScan from "./pages/census-scan";
 import classroom from "./classroom";
 import examples from "./examples";
+import fork from "./fork";
 import fourHeads from "./four-heads";
 import frame from "./frame";
 import glossary from "./glossary";
@@ -32,6 +33,7 @@ export default {
   classroom,
   examples,
   film,
+  fork,
   fourHeads,
   frame,
   glossary,

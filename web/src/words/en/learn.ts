@@ -18,7 +18,6 @@ export default {
   at: (number: number, last: number) => `Lesson ${number} of ${last}`,
   computingNext: "computing the next one",
   computing: "Computing the lesson",
-  computed: "Computed",
   computedWhen: "by headscope, when you opened the lesson",
   printed: "What it printed",
   theCode: "The code that printed it",
@@ -83,12 +82,6 @@ export default {
   },
 
   // Lesson 1
-  worlds: ["red left, blue right", "blue left, red right"],
-  boxes: ["left box", "right box"],
-  colours: ["red", "blue"],
-  shareOf: (box: string) => `Share of the ${box}`,
-  worldsSay: (left: string, right: string) =>
-    `In the first world the head's output is ${left} red; in the second it is ${right} red`,
   painted: {
     choose: "What the heads must find",
     steps: ["1 · three jobs, one head", "2 · two things in one row", "3 · a second head"],
@@ -101,10 +94,6 @@ export default {
   },
 
   // Lessons 2 to 9
-  laidEndToEnd: (count: number) => `joined end to end: ${count} numbers`,
-  numberOf: (head: number, at: number) => `o${"₀₁₂₃₄₅₆₇₈₉"[head]}, number ${at}`,
-  silence: "Set the rows of head 2 to zero",
-  identity: "Make it the identity",
   heads: "heads",
   headsOf: (heads: number, size: number) => `${heads} heads of ${size} numbers`,
   dots: (counts: string) => `Heads above the threshold: ${counts}`,

@@ -1,6 +1,7 @@
 // Start: one sentence, one word, one head, one question.
 export default {
   title: "What does *it* mean here?",
+  lead: "A **head** is a small part of a language model: for each word it divides its attention among the words of a text, and returns an average of what they hand over.",
   name: "Start",
   /** the sentence; `asked` are the words with a share, `reader` the one that reads */
   sentence: "The animal didn't cross the road because it was tired",
@@ -29,14 +30,11 @@ export default {
     each: "Give each head one question: one looks for what *it* refers to, the other for what we learn about *it*.",
     both: "Two heads, two points: each question has its own answer. Several heads side by side are called **multi-head** attention.",
   },
-  figure: "The shares of it, and where it ends up",
-  share: (word: string, head: number, heads: number) =>
-    heads > 1 ? `Share of ${word}, head ${head}` : `Share of ${word}`,
   pull: "pull",
   sharesOut: "divides 1",
   sharesOutTwo: "1 for each",
-  plane: "Where *it* ends up: every word pulls on it, as strongly as its share",
-  planePhone: "Where *it* ends up",
+  plane: "Where “it” ends up: every word pulls on it, as strongly as its share",
+  planePhone: "Where “it” ends up",
   who: "What does *it* refer to?",
   how: "What do we learn about *it*?",
   whoAnswer: "the animal",
@@ -48,30 +46,8 @@ export default {
   goOn: (stop: number) => `Go on with stop ${stop}`,
   tour: {
     title: "The tour",
-    says: "six stops, about ten minutes; you can leave at any point",
-    lesson: "Or read it as a lesson",
-    here: "you are here",
-    stops: [
-      { name: "One head", says: "It divides 1 among the words and returns their weighted average." },
-      {
-        name: "Where shares come from",
-        says: "*it* asks; the better a word matches, the larger its share.",
-      },
-      { name: "Two heads", says: "Two questions at once, and each head returns its own average." },
-      {
-        name: "Side by side, then mixed",
-        says: "The two outputs are joined end to end, and one learned table, W_O, mixes them into one result.",
-      },
-      { name: "Real heads", says: "The heads of a real model: some do something that has a name." },
-      { name: "Switch one off", says: "Switch off one head, and see how the predicted next words change." },
-    ],
-    realHeads: (heads: number) => `${heads} heads of a real model: some may do something that has a name.`,
-    testedHeads: (heads: number, named: number, resting: number) =>
-      `${heads} heads of a real model. ${named} of them passed a test for a role: ${named - resting} for something specific, ${resting} only for attending to the first token of random words.`,
-    asks: "it asks",
-    question: "the same word, two questions",
-    asIs: "unchanged",
-    without: (head: string) => `without ${head}`,
+    says: "One figure in seven stops, about ten minutes; you can leave at any point.",
+    lesson: "Or read it as a lesson.",
   },
   leftOut:
     "In this picture each word is one point, given by two numbers; in a real head there are often 64. More numbers give more room, but one head still returns one average.",
