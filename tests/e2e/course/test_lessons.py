@@ -71,6 +71,7 @@ CHANGES: dict[str, Callable[[Locator], None]] = {
     "painted-heads": _second_step,
     "bar-choice": _pick,
     "curve-slider": _slide,
+    "split-heads": lambda figure: figure.get_by_role("switch").click(),
     "threshold": _drop,
     "film": lambda figure: figure.get_by_role("slider").last.press("End"),
     "partition": _slide,

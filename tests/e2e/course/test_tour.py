@@ -234,7 +234,8 @@ def test_last_stop_measures_the_model_and_leads_on(visit: Visit, scope: Scope) -
 
 def test_numbers_are_one_press_away_and_complete(visit: Visit) -> None:
     page = visit("#tour/1")
-    for number, word in enumerate(("÷ √2", "share × value", "share × value", "output of head 2", "from head 2"), start=1):
+    said = ("÷ √2", "share × value", "share × value", "output of head 2", "from head 2")
+    for number, word in enumerate(said, start=1):
         page.evaluate("number => { location.hash = `tour/${number}` }", number)
         stop(page, number)
         if number == 1:

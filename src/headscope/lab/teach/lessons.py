@@ -3,7 +3,8 @@
 The Python block of a lesson runs when it is loaded, and ``{{name:.2f}}`` in its text is a variable of that block:
 filled in for the terminal, ``{{name:.2f=0.69}}`` for the page, so that a figure that changes ``name`` changes the text
 too. The form ``w`` writes a weight as ``.69``, ``head|heads`` a count with its word. A figure stands between
-``::: figure kind name prop=name step=3`` and ``:::``, with its caption; a whole number is itself. The numpy block is the reader's.
+``::: figure kind name prop=name step=3`` and ``:::``, with its caption; a whole number is itself. The numpy block is
+the reader's.
 """
 
 from __future__ import annotations

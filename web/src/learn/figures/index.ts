@@ -18,6 +18,7 @@ import StepVector from "./one-head/StepVector.svelte";
 import PaintedHeads from "./mounted/PaintedHeads.svelte";
 import PartitionFigure from "./mounted/PartitionFigure.svelte";
 import SamplingFigure from "./SamplingFigure.svelte";
+import SplitHeads from "./SplitHeads.svelte";
 import Threshold from "./Threshold.svelte";
 
 // eslint-disable-next-line @typescript-eslint/no-explicit-any -- each figure has the props that its lesson computes
@@ -35,6 +36,7 @@ export const FIGURES: Record<string, Component<any>> = {
   diagram: DiagramFigure,
   fork: ForkFigure,
   invent: InventFigure,
+  "split-heads": SplitHeads,
   threshold: Threshold,
   film: FilmFigure,
   partition: PartitionFigure,

@@ -94,6 +94,10 @@ export default {
   },
 
   // Lessons 2 to 9
+  transpose: "transpose after view",
+  split:
+    "What each head gets: one tile per number, with the number of its token, in the colour of the head that made it",
+  gets: (head: number) => `head ${head} gets`,
   heads: "heads",
   headsOf: (heads: number, size: number) => `${heads} heads of ${size} numbers`,
   dots: (counts: string) => `Heads above the threshold: ${counts}`,
