@@ -53,5 +53,9 @@ export const TRY_IT_LINKS: Record<number, TryItLink[]> = {
   ],
   13: [{ href: "#microscope", says: "wholeModel" }],
   14: [{ href: `#microscope?text=${repeated}&show=induction&order=ranked`, says: "feeds" }],
-  15: [{ href: "#cards?card=llama-3.1-8b", says: "configs" }],
+  15: [{ href: "#four-heads", says: "split" }],
+  16: [{ href: "#four-heads", says: "split" }],
+  17: [{ href: "#microscope", says: "realPattern" }],
+  18: [{ href: "#cards?card=llama-3.1-8b", says: "configs" }],
+  19: [{ href: "#cards?card=llama-3.1-8b", says: "configs" }],
 };
