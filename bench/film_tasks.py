@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from bench.muon import Muon
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -17,7 +18,7 @@ from headscope.attention.questions import Question
 from headscope.errors import InputError
 from headscope.heads.film import TrainingRecorder
 from headscope.heads.roles.probes.probe import one_row_question
-from headscope.lab.train.training import TrainingRun
+from headscope.lab.train.training import TrainingRun, adamw
 
 
 class TaskText(NamedTuple):
@@ -95,7 +96,14 @@ class TaskRecorder(TrainingRecorder):
 
 
 class TaskRun(TrainingRun):
-    """A training run whose film has tasks."""
+    """A training run whose film has tasks, and whose blocks' matrices are updated by Muon (Jordan 2024)."""
 
     recorder_type = TaskRecorder
     recorder: TaskRecorder
+
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
+        orthogonal = [weight for weight in self.model.blocks.parameters() if weight.ndim == 2]
+        taken = set(map(id, orthogonal))
+        rest = [weight for weight in self.model.parameters() if id(weight) not in taken]
+        muon = Muon(orthogonal, lr=self.options.learning_rate, weight_decay=self.options.weight_decay)
+        return [adamw(rest, self.options, fused=self.on_gpu), muon]

@@ -69,7 +69,6 @@ EMBEDDED = TrainingOptions(
     decay=0.5,
     repeats=0.08,
     mark_weight=8.0,
-    optimizer="muon",
     checkpoint_seconds=100.0,
 )
 

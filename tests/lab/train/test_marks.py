@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from bench.film_tasks import FilmTask, TaskRun, TaskText
 
 from headscope.lab.train.batches import BatchSampler, TokenStream
 from headscope.lab.train.options import TrainingOptions
@@ -20,7 +21,7 @@ from headscope.lab.train.text_files import (
     read_documents,
     train_tokenizer,
 )
-from headscope.lab.train.training import TrainingRun, train
+from headscope.lab.train.training import TrainingRun
 
 TEXT = "Anna gave the lamp to Bertil. " * 40
 TINY = TrainingOptions(
@@ -74,14 +75,20 @@ def test_a_weight_on_marks_changes_the_update_and_not_the_reported_loss(marked: 
 
 
 def test_a_run_with_muon_resumes_exactly(marked: Path, tmp_path: Path) -> None:
-    options = replace(TINY, optimizer="muon", mark_weight=3.0, film_points=1)
-    texts = [TextFile(marked)]
-    whole = train(texts, tmp_path / "whole", options)
-    halved = tmp_path / "halved"
-    run = TrainingRun(prepare(texts, options, halved), halved, options)
-    run._advance(run.model.loss)
-    run._advance(run.model.loss)
-    run.save()
-    resumed = train(texts, halved, options)
+    options = replace(TINY, mark_weight=3.0, film_points=1)
+
+    def run_in(folder: Path) -> TaskRun:
+        return TaskRun(prepare([TextFile(marked)], options, folder), folder, options)
+
+    whole, halved = run_in(tmp_path / "whole"), run_in(tmp_path / "halved")
+    for run in (whole, halved):
+        run.recorder.film_tasks({"copy": FilmTask("Copies.", (TaskText([0, 4, 5], 4, 5, [1]),))})
+    halved._advance(halved.model.loss)
+    halved._advance(halved.model.loss)
+    halved.save()
+    resumed = run_in(tmp_path / "halved")
+    for run in (whole, resumed):
+        for _ in range(3 - run.step):
+            run._advance(run.model.loss)
     for name, weight in resumed.model.named_parameters():
         assert torch.equal(weight, dict(whole.model.named_parameters())[name]), name

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from headscope.checked import checked
 from headscope.errors import InputError
@@ -16,8 +15,7 @@ from headscope.lab.train.gpt import GPTConfig
 class TrainingOptions:
     """Model sizes and training settings; ``long_steps`` follow at ``long_context``, with as many tokens per step.
 
-    ``mark_weight`` is the weight in the loss of tokens that a document marks. ``optimizer="muon"`` gives the matrices
-    of the blocks orthogonalised updates; all other weights keep AdamW.
+    ``mark_weight`` is the weight in the loss of tokens that a document marks.
     """
 
     d_model: int = 128
@@ -38,7 +36,6 @@ class TrainingOptions:
     weight_decay: float = 0.1
     repeats: float = 0.1
     mark_weight: float = 1.0
-    optimizer: Literal["adamw", "muon"] = "adamw"
     seed: int = 0
     film_points: int = 90
     checkpoint_seconds: float = 60.0

@@ -35,66 +35,13 @@ from headscope.lab.train.llama_folder import save_folder
 from headscope.lab.train.options import TrainingOptions
 from headscope.lab.train.text_files import TextFile, TrainingData, prepare, recipe
 
-A, B, C = 3.4445, -4.7750, 2.0315  # the quintic's coefficients, Jordan's
-ROUNDS, EPS = 5, 1e-7
 
-
-class Muon(torch.optim.Optimizer):
-    """Momentum whose matrix updates are orthogonalised, scaled to the size of AdamW's, with decoupled weight decay.
-
-    As ``torch.optim.Muon`` with ``adjust_lr_fn="match_rms_adamw"`` (Jordan 2024; Liu et al. 2025), which launches some
-    thirty kernels for every matrix; here those of one shape are orthogonalised together.
-    """
-
-    def __init__(self, weights: Iterable[Tensor], *, lr: float, weight_decay: float, momentum: float = 0.95) -> None:
-        super().__init__(list(weights), {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # it runs no closure
-        for group in self.param_groups:
-            shapes: dict[torch.Size, list[Tensor]] = {}
-            for weight in group["params"]:
-                if weight.grad is not None:
-                    shapes.setdefault(weight.shape, []).append(weight)
-            for weights in shapes.values():
-                self._update(weights, group)
-
-    def _update(self, weights: list[Tensor], group: dict[str, Any]) -> None:
-        grads = [weight.grad for weight in weights if weight.grad is not None]
-        momentum = group["momentum"]
-        buffers = [self.state[weight].setdefault("momentum_buffer", torch.zeros_like(weight)) for weight in weights]
-        torch._foreach_lerp_(buffers, grads, 1 - momentum)
-        updates = _orthogonal(torch.stack(torch._foreach_lerp(grads, buffers, momentum)))
-        rate = group["lr"] * 0.2 * max(weights[0].shape) ** 0.5
-        torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
-        torch._foreach_add_(weights, list(updates.to(weights[0].dtype).unbind()), alpha=-rate)
-
-
-def _orthogonal(matrices: Float[Tensor, "matrix row column"]) -> Float[Tensor, "matrix row column"]:
-    """Bring all singular values near one, by Newton and Schulz's iteration in bfloat16."""
-    x = matrices.bfloat16()
-    tall = x.shape[-2] > x.shape[-1]
-    x = x.mT if tall else x
-    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=EPS)
-    for _ in range(ROUNDS):
-        square = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=B, alpha=C), x, beta=A)
-    return x.mT if tall else x
-
-
-def optimizers(model: GPT, options: TrainingOptions, *, fused: bool) -> list[torch.optim.Optimizer]:
-    """AdamW with weight decay on matrices only; with Muon, the blocks' matrices have that instead (Jordan 2024)."""
-    orthogonal = [weight for weight in model.blocks.parameters() if options.optimizer == "muon" and weight.ndim == 2]
-    taken = set(map(id, orthogonal))
-    matrices = [weight for weight in model.parameters() if weight.ndim >= 2 and id(weight) not in taken]
-    gains = [weight for weight in model.parameters() if weight.ndim < 2]
+def adamw(weights: Iterable[nn.Parameter], options: TrainingOptions, *, fused: bool) -> torch.optim.Optimizer:
+    """AdamW with weight decay on matrices only."""
+    every = list(weights)
+    matrices, gains = ([each for each in every if (each.ndim >= 2) is wide] for wide in (True, False))
     groups = [{"params": matrices, "weight_decay": options.weight_decay}, {"params": gains, "weight_decay": 0.0}]
-    found: list[torch.optim.Optimizer] = [
-        torch.optim.AdamW(groups, lr=options.learning_rate, betas=(0.9, 0.95), fused=fused)
-    ]
-    if orthogonal:
-        found.append(Muon(orthogonal, lr=options.learning_rate, weight_decay=options.weight_decay))
-    return found
+    return torch.optim.AdamW(groups, lr=options.learning_rate, betas=(0.9, 0.95), fused=fused)
 
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "momentum_buffer")
@@ -217,7 +164,7 @@ class TrainingRun:
         self.on_gpu = self.device.type == "cuda"
         vocabulary = data.tokenizer.get_vocab_size()
         self.model = GPT(options.gpt(vocabulary), seed=options.seed).to(self.device)
-        self.optimizers = optimizers(self.model, options, fused=self.on_gpu)
+        self.optimizers = self._optimizers()
         streams = [stream.to(self.device) for stream in data.streams]
         self.batches = BatchSampler(streams, vocabulary, repeats=options.repeats, seed=options.seed)
         self.recorder = self._recorder(vocabulary)
@@ -259,6 +206,9 @@ class TrainingRun:
         self.recorder.film.save(self.folder / "film.safetensors")
         tensors = capture(self.model, *self.optimizers) | {"loss": self.loss.cpu()}
         write_checkpoint(self.file, Checkpoint(self.step, self.recipe, tensors))
+
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
+        return [adamw(self.model.parameters(), self.options, fused=self.on_gpu)]
 
     def _advance(self, forward: Callable[[Tensor], Tensor]) -> Float[Tensor, ""]:
         """Take one optimizer step."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import torch
-
-from headscope.lab.train.training import Muon, _orthogonal
+from bench.muon import Muon, _orthogonal
 
 
 def test_the_update_is_that_of_torch_for_every_shape() -> None:
