@@ -35,6 +35,10 @@ export function clear(low: number, nullHigh: number): boolean {
   return Number.isFinite(low) && Number.isFinite(nullHigh) && low > nullHigh;
 }
 
+/** Whether there are values and none has an interval: those of one document. */
+export const withoutIntervals = (values: ArrayLike<number>, lows: ArrayLike<number>): boolean =>
+  Array.from(values).some(Number.isFinite) && !Array.from(lows).some(Number.isFinite);
+
 export function headNames(sites: { name: string; n_heads: number }[]): string[] {
   return sites.flatMap((site) => Array.from({ length: site.n_heads }, (_, head) => `${site.name}.${head}`));
 }

@@ -28,6 +28,7 @@ SCHEMA_VERSION = 1
 _KEPT_HEADS = 4  # heads of one look whose writers' parts are kept
 ENOUGH = 0.4  # of the total, from which on one writer explains an arrow
 MOSTLY = 0.5  # of the total, from which on the place decides
+WORTH = 0.1  # of the total, from which on the query side's components are named
 RELATIVE = {"mean": "the row's average", "others": "the average of the other keys, weighted by attention"}
 UNWRITTEN = ("embedding", "position", "reader")  # what is there before any layer
 
@@ -268,7 +269,8 @@ def _reasons(why: Why) -> Iterator[str]:
         yield f"No single component explains it; the {most} is from {_named(top)} ({top.value:+.2f})."
     else:
         yield f"The {most}, {top.value:+.2f}, is from {_named(top)}{_read(top, why.key)}."
-    asked = sorted((share for share in why.asked if share.value * sign > 0), key=lambda share: -abs(share.value))[:2]
+    large = (share for share in why.asked if share.value * sign > WORTH * abs(total))
+    asked = sorted(large, key=lambda share: -abs(share.value))[:2]
     if asked:
         named = " and ".join(f"{_named(share)} ({share.value:+.2f})" for share in asked)
         yield f"On the query side, the {most}{'s are' if asked[1:] else ' is'} from {named}."

@@ -123,17 +123,19 @@ class HeadWhere:
             return said
         kinds = [(each.share / rest, name) for name, each in self.shares.items() if name not in (FIRST, SINK)]
         most = sorted(kinds, reverse=True)[:3]
-        goes = [self._goes(name, rest) for share, name in most if share >= MENTIONED or name == most[0][1]]
+        kept = [name for share, name in most if share >= MENTIONED or name == most[0][1]]
+        goes = [self._goes(name, rest) for name in sorted(kept, key=self._part, reverse=True)]
         if sink or first >= MENTIONED:
             return f"{said} Of the rest, {', '.join(goes)}."
         return f"{texts}, {', '.join(goes).replace(' goes', ' of its attention outside the first token goes', 1)}."
 
+    def _part(self, name: str) -> float:
+        """What a class gets, measured alone; what goes elsewhere is in no other class."""
+        return self.shares[name].share if name in _ELSEWHERE else self.shares[name].alone
+
     def _goes(self, name: str, rest: float) -> str:
-        """What a class gets of the rest, measured alone; what goes elsewhere is in no other class."""
-        share = self.shares[name]
-        if name in _ELSEWHERE:
-            return f"{percent(share.share / rest)} goes {name.replace(', ', ' (')})"
-        return f"{percent(share.alone / rest)} goes to {name}{self._condition(name)}"
+        to = f"to {name}{self._condition(name)}"
+        return f"{percent(self._part(name) / rest)} goes {name.replace(', ', ' (') + ')' if name in _ELSEWHERE else to}"
 
     def _condition(self, name: str) -> str:
         present = self.shares[name].present

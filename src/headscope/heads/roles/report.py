@@ -201,16 +201,7 @@ class Report(HeadTable):
         return said
 
     def __str__(self) -> str:
-        tested = self.n_heads - self.n_untested
-        lines = [
-            f"{self.model}: {len(self.named)} of {tested} heads pass a test for a role: "
-            f"{len(self.named) - self.n_resting} for something specific, {self.n_resting} only for attending to the "
-            f"first token of random words; {self.n_without} pass none"
-            if tested
-            else f"{self.model}: no role could be tested on its {self.n_heads} heads"
-        ]
-        if 0 < tested < self.n_heads:
-            lines[0] += f"; {self.n_untested} were not tested"
+        lines = [f"{self.model}: {self._headline()}"]
         if "stopped" in self.recipe:
             lines.append(f"  stopped {self.recipe['stopped']}: what follows is all that was done")
         for trial in self.trials:
@@ -222,6 +213,19 @@ class Report(HeadTable):
             )
             lines.append(f"  {trial.role}{ordinary}: {outcome}")
         return "\n".join(lines)
+
+    def _headline(self) -> str:
+        tested = self.n_heads - self.n_untested
+        if not tested:
+            return f"no role could be tested on its {self.n_heads} heads"
+        untested = f"; {self.n_untested} were not tested" if self.n_untested else ""
+        if not self.named:
+            return f"none of {tested} heads passes a test for a role{untested}"
+        return (
+            f"{len(self.named)} of {tested} heads pass a test for a role: {len(self.named) - self.n_resting} for "
+            f"something specific, {self.n_resting} only for attending to the first token of random words; "
+            f"{self.n_without} pass none{untested}"
+        )
 
     def _ordinary(self, finding: Finding) -> str:
         """Of a head that attends to the first token: what that gets on ordinary text."""

@@ -5,6 +5,7 @@ import { words } from "../../words/words";
 
 const ENOUGH = 0.4; // of the total, from which on one component explains an arrow
 const MOSTLY = 0.5; // of the total, from which on the distance decides
+const WORTH = 0.1; // of the total, from which on the query side's components are named
 const UNWRITTEN = ["embedding", "position", "reader"]; // what is there before any layer
 
 /** A component's name as it is read: MLP 3, embedding, 4.3. */
@@ -83,7 +84,7 @@ export function secondSentence(why: Why): string {
   if (why.n_visible === 1) return "";
   const found = [reason(why)];
   const asking = [...why.asked]
-    .filter((share) => share.value * signOf(why) > 0)
+    .filter((share) => share.value * signOf(why) > WORTH * Math.abs(why.total))
     .sort((a, b) => Math.abs(b.value) - Math.abs(a.value))
     .slice(0, 2);
   const [first, second] = asking.map((share) => `${named(share)} (${signed(share.value)})`);

@@ -18,6 +18,7 @@ export default {
   trait: (whisker: string) => `${whisker}. Every head has this number; no role is based on it.`,
   standing: (clear: string, all: string, whisker: string) =>
     `${clear} of ${all} heads score clearly above chance (their 95% interval lies above that of shuffled labels). ${whisker}; grey: shuffled labels.`,
+  oneDocument: "One document gives no interval, so nothing here can be called above chance or changed.",
   tableNote: (over: string) => `Mean and 95% interval over each ${over}; grey: chance level (shuffled labels).`,
   table: "Heads × questions",
   tableOf: "Table of",
