@@ -35,7 +35,7 @@ def modules(model: Any, at: str) -> list[nn.Module]:
     of = {
         "z": lambda h: h.self_attn.o_proj,
         "attn_out": lambda h: h.self_attn.o_proj,
-        "mlp_out": lambda h: h.mlp.down_proj,
+        "mlp_out": lambda h: getattr(h.mlp, "down_proj", h.mlp),
     }
     return [of.get(at, lambda h: h)(layer) for layer in model.model.layers]
 
@@ -84,8 +84,11 @@ def by_hand(scope: Scope, at: str, by: str) -> Tensor:
 CELLS = [("z", "head"), *((at, "position") for at in ("z", "resid_pre", "resid_post", "attn_out", "mlp_out"))]
 
 
+MODELS = {"gpt2": small_gpt2, "llama": small_llama, "mixtral": FAMILIES["mixtral"]}
+
+
 @pytest.mark.parametrize(("at", "by"), CELLS)
-@pytest.mark.parametrize("build", [small_gpt2, small_llama], ids=["gpt2", "llama"])
+@pytest.mark.parametrize("build", MODELS.values(), ids=MODELS)
 def test_every_cell_equals_a_hook_written_by_hand(build: Any, at: str, by: Any) -> None:
     with headscope.load(build()) as scope:
         found = scope.patching(CLEAN, CORRUPTED, ANSWERS, at=at, by=by)

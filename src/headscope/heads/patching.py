@@ -161,7 +161,8 @@ class _Patched:
             return value
 
         copies = {key: value.expand(len(cells), *value.shape[1:]) for key, value in self.inputs.items()}
-        numbers = [float(self.metric(each)) for each in run_changed(self.model, copies, {point: put})]
+        made = run_changed(self.model, copies, {point: put}, batch=len(cells))
+        numbers = [float(self.metric(each)) for each in made]
         return torch.tensor(numbers, dtype=torch.float64)
 
     def estimated(self, clean: Mapping[Point, Tensor]) -> list[Tensor]:

@@ -79,15 +79,17 @@ def run_changed(
     inputs: Mapping[str, Tensor],
     changes: Mapping[Point, Change],
     observer: SiteObserver = lambda _, call: plain(call),
+    batch: int = 1,
 ) -> Tensor:
-    """The logits of a pass with these values changed. z is ``[batch, position, head, d_value]``."""
+    """The logits of a pass over so many texts with these values changed. z is ``[batch, position, head, d_value]``."""
     of_z = {point.where: change for point, change in changes.items() if point.kind == "z"}
 
     def attend(site: str, call: Call) -> Tensor:
         z = observer(site, call)
         return of_z[site](z.transpose(1, 2), call.first_query).transpose(1, 2) if site in of_z else z
 
-    with changing(model, {point: change for point, change in changes.items() if point.kind != "z"}, {}):
+    others = {point: change for point, change in changes.items() if point.kind != "z"}
+    with changing(model, others, {}, batch):
         return model.run(inputs, attend).logits
 
 
@@ -129,20 +131,24 @@ def gradients_at(
 
 
 @contextmanager
-def changing(model: OpenModel, points: Mapping[Point, Change], lengths: dict[str, tuple[int, int]]) -> Iterator[None]:
+def changing(
+    model: OpenModel, points: Mapping[Point, Change], lengths: dict[str, tuple[int, int]], batch: int = 1
+) -> Iterator[None]:
     """Change the values at these points inside the block; ``lengths`` are those of the text so far at each point."""
     with ExitStack() as stack:
         for point, change in points.items():
             module, is_input = module_of(model, probed(model), point)
-            stack.enter_context(_hooked(module, is_input, _at_positions(point, change, lengths)))
+            stack.enter_context(_hooked(module, is_input, _at_positions(point, change, lengths, batch)))
         yield
 
 
-def _at_positions(point: Point, change: Change, lengths: dict[str, tuple[int, int]]) -> Callable[[Tensor], Tensor]:
-    """The change of a value that may be of one text without a batch, or of one more token in generation."""
+def _at_positions(
+    point: Point, change: Change, lengths: dict[str, tuple[int, int]], batch: int
+) -> Callable[[Tensor], Tensor]:
+    """The change of a value that may hold the rows of all texts on one axis, or be of one more token in generation."""
 
     def changed(value: Tensor) -> Tensor:
-        rows = value if value.ndim == 3 else value[None]
+        rows = value if value.ndim == 3 else value.reshape(batch, -1, value.shape[-1])
         length = rows.shape[1]
         first = lengths.get(str(point), (0, 0))[0] if length == 1 and continues.get() else 0
         lengths[str(point)] = (first + length, first + length)
