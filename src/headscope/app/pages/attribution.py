@@ -99,7 +99,7 @@ def _position(look: Look, asked: AttributionRequest) -> int:
 
 @own_precision()
 def _contributions(look: Look, site: str, position: int) -> SiteContribution:
-    return contributions_at(look.model, look.cache.outputs([site], position), position, row=0).sites[site]
+    return contributions_at(look.model, look.cache.outputs([site], position), position).sites[site]
 
 
 def _shares(

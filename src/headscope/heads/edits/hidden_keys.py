@@ -67,7 +67,7 @@ def hide(
         sites = by_site(model, model.shape.heads() if heads is None else heads)
 
         def refuse_beyond(reached: Reached) -> None:
-            n_key = min(reached[site][1] for site in sites if site in reached)
+            n_key = min((reached[site][1] for site in sites if site in reached), default=max(keys) + 1)
             if max(keys) >= n_key:
                 raise EditError(f"hide() at position {max(keys)}: this text has the keys 0–{n_key - 1}")
 

@@ -9,9 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headscope.attention.observer import Call, plain
+from headscope.attention.observer import Call
 from headscope.errors import EditError
 from headscope.models.recording import OpenModel
+from headscope.models.structure.points import Point, values_at
 
 How = Literal["zero", "mean", "resample"]
 
@@ -39,18 +40,9 @@ class RunningMean:
 
 def z_in_texts(model: OpenModel, sites: Sequence[str], texts: Sequence[Any]) -> dict[str, Tensor]:
     """z of every head of these sites at every position of these texts: ``[head, position, d_value]``."""
-    seen: dict[str, list[Tensor]] = {site: [] for site in sites}
-
-    def note(site: str, call: Call) -> Tensor:
-        z = plain(call)
-        if site in seen:
-            seen[site].append(z[0].detach())
-        return z
-
-    with torch.no_grad():
-        for text in texts:
-            model.run(model.prepare(text).inputs, note)
-    return {site: torch.cat(parts, dim=1) for site, parts in seen.items()}
+    points = [Point("z", site) for site in sites]
+    seen = [values_at(model, model.prepare(text).inputs, points) for text in texts]
+    return {at.where: torch.cat([values[at][0] for values in seen]).transpose(0, 1) for at in points}
 
 
 def draw(pool: Float[Tensor, "head position d"], shape: torch.Size, call: Call, seed: int) -> Tensor:

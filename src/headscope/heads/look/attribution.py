@@ -30,16 +30,6 @@ class SiteContribution:
     kind: HeadSum
 
     @property
-    def concatenated(self) -> Float[Tensor, " all"]:
-        """z of all heads, concatenated: the input of W_O."""
-        return self.z.flatten()
-
-    @property
-    def norms(self) -> Float[Tensor, " head"]:
-        """The norm of each head's part."""
-        return self.parts.square().sum(-1).sqrt()
-
-    @property
     def error(self) -> float:
         """Relative error of the sum of parts and bias against the output."""
         gap = (self.parts.sum(0) + self.bias - self.output).abs().max()
@@ -88,17 +78,14 @@ class LogitAttribution(HeadTable):
         return sorted(self.heads.items(), key=lambda item: -abs(item[1]))
 
 
-def contributions_at(
-    model: OpenModel, recorded: Mapping[str, SiteOutput], position: int, row: int | None = None
-) -> Contributions:
-    """Split the output of every recorded site at one position into head parts; ``row`` is where it was recorded."""
-    row = position if row is None else row
+def contributions_at(model: OpenModel, recorded: Mapping[str, SiteOutput], position: int) -> Contributions:
+    """Split the output of every site, recorded at this position alone, into head parts."""
     sites = {}
     for name, site in recorded.items():
         weight = model.output_weight(name)
-        x = site.x[0, row].float()
+        x = site.x[0, 0].float()
         parts = torch.einsum("hd,hdm->hm", x, weight.weight.detach().float())
-        output = site.output[0, row].float()
+        output = site.output[0, 0].float()
         bias = torch.zeros_like(output) if weight.bias is None else weight.bias.detach().float()
         sites[name] = SiteContribution(x, parts, bias, output, weight.kind)
     return Contributions(position, sites)

@@ -20,6 +20,7 @@ from torch.utils.checkpoint import CheckpointError
 from headscope.attention.observer import Call, plain
 from headscope.errors import InputError, ModelError
 from headscope.heads.bootstrap import bootstrap
+from headscope.heads.edits.ablate import ablate
 from headscope.heads.edits.edit import BoundEdit, Edits
 from headscope.heads.head_table import HeadTable, of_head
 from headscope.heads.look.chunked_loss import chunked_loss
@@ -127,7 +128,8 @@ def _on_target(edits: Edits, inputs: Mapping[str, Tensor], target: Target, how: 
         return _gradient(edits, inputs, lambda output: _one_number(target, output))
     with torch.no_grad():
         base = _one_number(target, edits.run(inputs).logits)
-        ablated = (edits.run(inputs, _ablate(head, edits.attend)).logits for head in edits.model.shape.heads())
+        without = (ablate(head).bind(edits.model) for head in edits.model.shape.heads())
+        ablated = (Edits(edits.model, [*edits.bound, edit]).run(inputs).logits for edit in without)
         return torch.stack([_one_number(target, logits) - base for logits in ablated]).float().cpu()
 
 
@@ -141,19 +143,6 @@ def _one_number(target: Target, output: Tensor) -> Tensor:
             "lambda output: output[..., 3]"
         )
     return found.reshape(())
-
-
-def _ablate(head: Head, base: SiteObserver) -> Any:
-    """An observer that sets z of one head to zero."""
-
-    def attend(name: str, call: Call) -> Tensor:
-        z = base(name, call)
-        if name == head.site:
-            z = z.clone()
-            z[:, head.head] = 0.0
-        return z
-
-    return attend
 
 
 def text_loss(model: OpenModel, texts: Sequence[Any]) -> float:

@@ -361,7 +361,7 @@ class Look:
         place = self.position(position)
         all_sites = [site for site in self.sites if self.query_tokens(site) == self.written]
         wanted = all_sites if sites is None else [self._reached(site) for site in sites]
-        return contributions_at(self.model, self.cache.outputs(wanted, place), place, row=0)
+        return contributions_at(self.model, self.cache.outputs(wanted, place), place)
 
     @own_precision()
     def logit_attribution(
