@@ -79,6 +79,7 @@ def run_changed(
     inputs: Mapping[str, Tensor],
     changes: Mapping[Point, Change],
     observer: SiteObserver = lambda _, call: plain(call),
+    *,
     batch: int = 1,
 ) -> Tensor:
     """The logits of a pass over so many texts with these values changed. z is ``[batch, position, head, d_value]``."""
