@@ -274,3 +274,22 @@ def test_the_teacher_sees_the_questions_of_a_lesson_that_there_is(teacher: TestC
 def test_a_worksheet_is_blank_and_the_first_one_unless_asked(student: TestClient) -> None:
     assert student.get("/api/worksheet").json() == student.get("/api/worksheet", params={"seed": 0}).json()
     assert student.get("/api/worksheet").json() != student.get("/api/worksheet", params={"seed": 1}).json()
+
+
+def test_a_class_on_two_networks_is_one_class() -> None:
+    room = Classroom(lambda: lessons.contents().lessons, hosts=lambda: ["192.168.1.20", "10.8.0.3"])
+    app = application(ModelRegistry(), AccessToken(), held=room)
+
+    def browser(host: str, address: str) -> TestClient:
+        client = TestClient(app, base_url=f"http://{host}:8765", client=(address, 1))
+        client.headers["origin"] = f"http://{host}:8765"
+        client.get("/class", params={"code": room.code, "join": 1})
+        return client
+
+    teacher = browser("192.168.1.20", "192.168.1.9")
+    teacher.get("/class/teacher", params={"key": room.teacher})
+    for student in (browser("192.168.1.20", "192.168.1.7"), browser("10.8.0.3", "10.8.0.44")):
+        assert student.post("/api/lessons/0/answer", json={"question": 1, "answer": "a"}).status_code == 200
+    seen = teacher.get("/api/class/teacher", params={"lesson": 0}).json()
+    assert seen["questions"][0]["answered"] == 2
+    assert seen["join"][:2] == ["192.168.1.20:8765/class", "10.8.0.3:8765/class"]
