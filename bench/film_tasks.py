@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from bench.marks import MARK_WEIGHT, MarkedSampler
 from bench.muon import Muon
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -96,10 +97,15 @@ class TaskRecorder(TrainingRecorder):
 
 
 class TaskRun(TrainingRun):
-    """A training run whose film has tasks, and whose blocks' matrices are updated by Muon (Jordan 2024)."""
+    """A run whose film has tasks, whose blocks' matrices are updated by Muon, and in which marked tokens weigh more."""
 
-    recorder_type = TaskRecorder
+    recorder_type, sampler_type, mark_weight = TaskRecorder, MarkedSampler, MARK_WEIGHT
     recorder: TaskRecorder
+    batches: MarkedSampler
+
+    def _weighted(self, losses: Float[Tensor, "row token"]) -> Float[Tensor, ""]:
+        weights = torch.where(self.batches.marked[:, 1:], self.mark_weight, 1.0)
+        return (losses * weights).sum() / weights.sum()
 
     def _optimizers(self) -> list[torch.optim.Optimizer]:
         orthogonal = [weight for weight in self.model.blocks.parameters() if weight.ndim == 2]

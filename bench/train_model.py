@@ -31,6 +31,7 @@ from bench.curriculum.named_again import named_again
 from bench.curriculum.passage import World
 from bench.curriculum.people import NamePool, pool_of
 from bench.film_tasks import FilmTask, TaskRun, TaskText
+from bench.marks import marked_tokens, raised
 from tokenizers import Tokenizer
 
 from headscope.errors import InputError
@@ -68,7 +69,6 @@ EMBEDDED = TrainingOptions(
     warmup=200,
     decay=0.5,
     repeats=0.08,
-    mark_weight=8.0,
     checkpoint_seconds=100.0,
 )
 
@@ -206,11 +206,16 @@ def prepared(
     ]
     files += [TextFile(generated[name], *both) for name, both in mixed.kinds().items()]
     data = prepare(files, replace(options, tokenizer=file), given.out)
-    novels, *others = data.streams
+    (novels, code, *others), vocabulary = data.streams, data.tokenizer.get_vocab_size()
     if not given.plain_novels:
         names = [*renamed.JUDGED, *(name for name, _ in pool.found)]
-        novels = replace(novels, marked=named_again(novels.tokens, names, data.tokenizer))
-    return replace(data, streams=[novels, *others]), file, film_tasks(load_tokenizer(file))
+        novels = raised(novels, named_again(novels.tokens, names, data.tokenizer), vocabulary)
+    paths = [generated[name] for name in mixed.kinds()]
+    others = [
+        raised(stream, marked_tokens(path, data.tokenizer), vocabulary)
+        for stream, path in zip(others, paths, strict=True)
+    ]
+    return replace(data, streams=[novels, code, *others]), file, film_tasks(load_tokenizer(file))
 
 
 def train(run: TrainingRun, seconds: float) -> bool:

@@ -22,17 +22,15 @@ FOLD = 512  # longer rows are divided into parts of this width, so that repeats 
 
 @dataclass(frozen=True)
 class TokenStream:
-    """The concatenated tokens of one text file, its sampling weights in both stages, and which tokens are marked."""
+    """The concatenated tokens of one text file, its sampling weights in both stages."""
 
     name: str
     tokens: Int[Tensor, " token"]
     weight: float
     long_weight: float | None = None
-    marked: Bool[Tensor, " token"] | None = None
 
     def to(self, device: torch.device) -> TokenStream:
-        marked = None if self.marked is None else self.marked.to(device)
-        return replace(self, tokens=self.tokens.to(device), marked=marked)
+        return replace(self, tokens=self.tokens.to(device))
 
 
 class BatchSampler:
@@ -49,7 +47,7 @@ class BatchSampler:
         ):
             raise InputError("training needs at least one text, each with a weight above 0")
         self.streams, self.vocabulary, self.repeats, self.seed, self.start = streams, vocabulary, repeats, seed, start
-        self.tokens = torch.cat([_with_marks(stream, vocabulary) for stream in streams])
+        self.tokens = torch.cat([stream.tokens for stream in streams])
         device = self.tokens.device
         self.lengths = torch.tensor([len(stream.tokens) for stream in streams], device=device)
         self.begins = self.lengths.cumsum(0) - self.lengths
@@ -57,13 +55,10 @@ class BatchSampler:
         self.generator = torch.Generator(device=device)
 
     def batch(self, step: int, n_rows: int, context: int, *, long: bool = False) -> Int[Tensor, "row width"]:
-        """The batch of this step: ``context`` inputs and, shifted by one, their targets."""
-        return self.marked_batch(step, n_rows, context, long=long)[0]
+        """The batch of this step: ``context`` inputs and, shifted by one, their targets.
 
-    def marked_batch(
-        self, step: int, n_rows: int, context: int, *, long: bool = False
-    ) -> tuple[Int[Tensor, "row width"], Bool[Tensor, "row width"]]:
-        """The batch of this step, and which of its tokens are marked; ``long`` samples by the long stage's weights."""
+        ``long`` samples by the long stage's weights.
+        """
         self.generator.manual_seed(self.seed * 1_000_003 + step)
         rows = self.windows(n_rows, context + 1, long=long)
         n_repeats = round(n_rows * self.repeats)
@@ -72,10 +67,10 @@ class BatchSampler:
             inner = rows[:n_repeats, : context // n_parts * n_parts]
             inner.copy_(self.with_repeats(inner.reshape(n_repeats * n_parts, -1)).view_as(inner))
         rows[:, 0] = self.start
-        return rows % self.vocabulary, rows >= self.vocabulary
+        return rows
 
     def windows(self, n_rows: int, width: int, *, long: bool = False) -> Int[Tensor, "row width"]:
-        """Random windows of text, marked tokens raised by the vocabulary's size; a stream is chosen by its weight."""
+        """Random windows of text; a stream is chosen by its weight."""
         weights = self.long_weights if long else self.weights
         stream = torch.multinomial(weights, n_rows, replacement=True, generator=self.generator)
         last = self.lengths[stream] - width
@@ -109,11 +104,6 @@ class BatchSampler:
 
 def _long_weight(stream: TokenStream) -> float:
     return stream.weight if stream.long_weight is None else stream.long_weight
-
-
-def _with_marks(stream: TokenStream, vocabulary: int) -> Int[Tensor, " token"]:
-    """Tokens, with the vocabulary's size added to the marked ones, so that marks move with their tokens."""
-    return stream.tokens if stream.marked is None else stream.tokens + vocabulary * stream.marked
 
 
 def _inside(

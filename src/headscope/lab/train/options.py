@@ -13,10 +13,7 @@ from headscope.lab.train.gpt import GPTConfig
 @checked
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """Model sizes and training settings; ``long_steps`` follow at ``long_context``, with as many tokens per step.
-
-    ``mark_weight`` is the weight in the loss of tokens that a document marks.
-    """
+    """Model sizes and training settings; ``long_steps`` follow at ``long_context``, with as many tokens per step."""
 
     d_model: int = 128
     n_layers: int = 4
@@ -35,7 +32,6 @@ class TrainingOptions:
     decay: float = 0.5
     weight_decay: float = 0.1
     repeats: float = 0.1
-    mark_weight: float = 1.0
     seed: int = 0
     film_points: int = 90
     checkpoint_seconds: float = 60.0
@@ -47,8 +43,6 @@ class TrainingOptions:
                 raise InputError(f"{name}={getattr(self, name)} must be at least 1")
         if not 0 <= self.repeats <= 1 or not 0 <= self.decay <= 1:
             raise InputError(f"repeats={self.repeats} and decay={self.decay} must be between 0 and 1")
-        if not self.mark_weight > 0:
-            raise InputError(f"mark_weight={self.mark_weight} must be above 0; 1 weighs marked tokens like all others")
         self.gpt(self.vocabulary)
 
     @property

@@ -7,17 +7,15 @@ import hashlib
 import json
 import lzma
 import zlib
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from io import TextIOWrapper
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from torch import Tensor
 
@@ -97,12 +95,11 @@ class TextFile:
 
 @dataclass(frozen=True)
 class Document:
-    """One text. A JSON line with ``"split": "valid"`` is held out; ``"marks"`` are spans of characters to weigh."""
+    """One text. A JSON line with ``"split": "valid"`` is held out."""
 
     title: str
     text: str
     held_out: bool = False
-    marks: tuple[tuple[int, int], ...] = ()
 
 
 def read_documents(path: Path) -> list[Document]:
@@ -135,8 +132,7 @@ def _json_lines(path: Path, file: Iterable[str]) -> Iterator[Document]:
             title = str(record.get("title") or record.get("path") or number)
             text = record["text"]
             text.encode()  # half of a surrogate pair is a string, but no text
-            marks = tuple((int(start), int(stop)) for start, stop in record.get("marks", ()))
-            yield Document(title, text, record.get("split") == "valid", marks)
+            yield Document(title, text, record.get("split") == "valid")
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as problem:
             raise InputError(f'{path}, line {number}: not a JSON object with a "text" ({problem!r})') from problem
 
@@ -165,39 +161,11 @@ def encode(tokenizer: Tokenizer, documents: Iterable[Document]) -> Int[Tensor, "
     return torch.from_numpy(np.concatenate(rows)) if rows else torch.zeros(0, dtype=torch.int32)
 
 
-def encode_marked(
-    tokenizer: Tokenizer, documents: Sequence[Document]
-) -> tuple[Int[Tensor, " token"], Bool[Tensor, " token"] | None]:
-    """Tokens of all documents, and which of them overlap a mark; None where no document has marks."""
-    if not any(document.marks for document in documents):
-        return encode(tokenizer, documents), None
-    rows: list[Tensor] = []
-    marked: list[Tensor] = []
-    for at in range(0, len(documents), BATCH):
-        part = documents[at : at + BATCH]
-        encodings = tokenizer.encode_batch([each.text for each in part], add_special_tokens=False)
-        for document, encoding in zip(part, encodings, strict=True):
-            rows.append(torch.tensor([START_ID, *encoding.ids], dtype=torch.int32))
-            marked.append(_overlaps(encoding.offsets, document.marks))
-    return torch.cat(rows), torch.cat(marked)
-
-
-def _overlaps(offsets: Sequence[tuple[int, int]], marks: Sequence[tuple[int, int]]) -> Bool[Tensor, " token"]:
-    """Whether each token overlaps a mark, after the start token, which does not."""
-    found = torch.zeros(len(offsets) + 1, dtype=torch.bool)
-    for start, stop in marks:
-        begin = bisect_right(offsets, start, key=itemgetter(1))  # the first token that ends behind the mark's start
-        found[1 + begin : 1 + bisect_left(offsets, stop, key=itemgetter(0))] = True
-    return found
-
-
 def text_hash(documents: Iterable[Document]) -> str:
     """SHA-256 of all texts, in order."""
     digest = hashlib.sha256()
     for document in documents:
         digest.update(document.text.encode() + b"\0")
-        if document.marks:
-            digest.update(json.dumps(document.marks).encode())
     return digest.hexdigest()
 
 
@@ -232,7 +200,7 @@ def prepare(texts: Sequence[TextFile], options: TrainingOptions, out: Path) -> T
     tokenizer = _tokenizer([document for training, _ in read for document in training], options, out)
     streams = []
     for text, (training, _) in zip(texts, read, strict=True):
-        tokens, marked = encode_marked(tokenizer, training)
+        tokens = encode(tokenizer, training)
         longest = max(options.context, options.long_context or 0)
         if len(tokens) < longest + 2:
             raise InputError(
@@ -240,7 +208,7 @@ def prepare(texts: Sequence[TextFile], options: TrainingOptions, out: Path) -> T
                 "give more text, or a shorter context"
             )
         weight = float(len(tokens)) if text.weight is None else text.weight
-        streams.append(TokenStream(text.path.name, tokens, weight, text.long_weight, marked))
+        streams.append(TokenStream(text.path.name, tokens, weight, text.long_weight))
     digest = text_hash(document for training, held_out in read for document in [*training, *held_out])
     return TrainingData(tokenizer, streams, encode(tokenizer, read[0][1]), digest)
 

@@ -155,7 +155,7 @@ def train(
 class TrainingRun:
     """One training run: the model, its optimizer, batches, film, and current step."""
 
-    recorder_type = TrainingRecorder
+    recorder_type, sampler_type = TrainingRecorder, BatchSampler
 
     def __init__(self, data: TrainingData, out: Path, options: TrainingOptions) -> None:
         out.mkdir(parents=True, exist_ok=True)
@@ -166,7 +166,7 @@ class TrainingRun:
         self.model = GPT(options.gpt(vocabulary), seed=options.seed).to(self.device)
         self.optimizers = self._optimizers()
         streams = [stream.to(self.device) for stream in data.streams]
-        self.batches = BatchSampler(streams, vocabulary, repeats=options.repeats, seed=options.seed)
+        self.batches = self.sampler_type(streams, vocabulary, repeats=options.repeats, seed=options.seed)
         self.recorder = self._recorder(vocabulary)
         self.recipe = recipe(options, data)
         self.step = 0
@@ -207,6 +207,10 @@ class TrainingRun:
         tensors = capture(self.model, *self.optimizers) | {"loss": self.loss.cpu()}
         write_checkpoint(self.file, Checkpoint(self.step, self.recipe, tensors))
 
+    def _weighted(self, losses: Float[Tensor, "row token"]) -> Float[Tensor, ""]:
+        """The loss whose gradient is followed."""
+        return losses.mean()
+
     def _optimizers(self) -> list[torch.optim.Optimizer]:
         return [adamw(self.model.parameters(), self.options, fused=self.on_gpu)]
 
@@ -218,11 +222,10 @@ class TrainingRun:
             group["lr"] = self.options.rate(self.step)
         self.model.train()
         precision = torch.autocast("cuda", torch.bfloat16) if self.on_gpu else nullcontext()
-        rows, marked = self.batches.marked_batch(self.step, n_rows, context, long=long)
+        rows = self.batches.batch(self.step, n_rows, context, long=long)
         with precision:
             losses = forward(rows)
-        weights = torch.where(marked[:, 1:], self.options.mark_weight, 1.0)
-        ((losses * weights).sum() / weights.sum()).backward()  # type: ignore[no-untyped-call]
+        self._weighted(losses).backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for optimizer in self.optimizers:
             optimizer.step()

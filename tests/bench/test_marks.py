@@ -9,19 +9,17 @@ from pathlib import Path
 import pytest
 import torch
 from bench.film_tasks import FilmTask, TaskRun, TaskText
+from bench.marks import MarkedSampler, marked_tokens, raised
 
-from headscope.lab.train.batches import BatchSampler, TokenStream
+from headscope.lab.train.batches import TokenStream
 from headscope.lab.train.options import TrainingOptions
 from headscope.lab.train.text_files import (
-    Document,
     TextFile,
     encode,
-    encode_marked,
     prepare,
     read_documents,
     train_tokenizer,
 )
-from headscope.lab.train.training import TrainingRun
 
 TEXT = "Anna gave the lamp to Bertil. " * 40
 TINY = TrainingOptions(
@@ -41,33 +39,38 @@ def marked(tmp_path: Path) -> Path:
 def test_marked_characters_become_marked_tokens(marked: Path) -> None:
     documents = read_documents(marked)
     tokenizer = train_tokenizer([TEXT], 300)
-    tokens, marks = encode_marked(tokenizer, documents)
-    assert torch.equal(tokens, encode(tokenizer, documents))
-    assert marks is not None
+    tokens, marks = encode(tokenizer, documents), marked_tokens(marked, tokenizer)
     assert marks.shape == tokens.shape
     assert set(tokenizer.decode(tokens[marks].tolist()).split()) == {"Bertil"}
     assert int(marks.sum()) * 2 == sum(token in set(tokens[marks].tolist()) for token in tokens.tolist())
-    assert encode_marked(tokenizer, [Document("plain", TEXT)])[1] is None
 
 
 def test_marks_move_with_their_tokens_into_repeats() -> None:
     """Every seventh token is marked: wherever text stands, pasted or not, the multiples of seven are."""
     text = torch.arange(1, 2001) % 900 + 1
-    stream = TokenStream("t", text, 1.0, marked=text % 7 == 0)
-    rows, marks = BatchSampler([stream], 1000, repeats=1.0, seed=0).marked_batch(3, 8, 128)
+    stream = raised(TokenStream("t", text, 1.0), text % 7 == 0, 1000)
+    sampler = MarkedSampler([stream], 1000, repeats=1.0, seed=0)
+    rows = sampler.batch(3, 8, 128)
     of_text = rows[1::2, 1:]  # the other rows hold random tokens, which are not marked
-    assert torch.equal(marks[1::2, 1:], of_text % 7 == 0)
-    assert (marks[::2] <= (rows[::2] % 7 == 0)).all()
-    assert not marks[:, 0].any()
+    assert torch.equal(sampler.marked[1::2, 1:], of_text % 7 == 0)
+    assert (sampler.marked[::2] <= (rows[::2] % 7 == 0)).all()
+    assert not sampler.marked[:, 0].any()
     assert rows.max() < 1000
+
+
+def run_in(folder: Path, marked: Path) -> TaskRun:
+    data = prepare([TextFile(marked)], TINY, folder)
+    marks, vocabulary = marked_tokens(marked, data.tokenizer), data.tokenizer.get_vocab_size()
+    run = TaskRun(replace(data, streams=[raised(data.streams[0], marks, vocabulary)]), folder, TINY)
+    run.recorder.film_tasks({"copy": FilmTask("Copies.", (TaskText([0, 4, 5], 4, 5, [1]),))})
+    return run
 
 
 def test_a_weight_on_marks_changes_the_update_and_not_the_reported_loss(marked: Path, tmp_path: Path) -> None:
     reported, weights = [], []
     for number, weight in enumerate((1.0, 4.0)):
-        options = replace(TINY, mark_weight=weight)
-        out = tmp_path / str(number)
-        run = TrainingRun(prepare([TextFile(marked)], options, out), out, options)
+        run = run_in(tmp_path / str(number), marked)
+        run.mark_weight = weight
         reported.append(float(run._advance(run.model.loss)))
         weights.append(run.model.embedding.weight.detach().clone())
     assert reported[0] == reported[1]
@@ -75,18 +78,11 @@ def test_a_weight_on_marks_changes_the_update_and_not_the_reported_loss(marked: 
 
 
 def test_a_run_with_muon_resumes_exactly(marked: Path, tmp_path: Path) -> None:
-    options = replace(TINY, mark_weight=3.0, film_points=1)
-
-    def run_in(folder: Path) -> TaskRun:
-        return TaskRun(prepare([TextFile(marked)], options, folder), folder, options)
-
-    whole, halved = run_in(tmp_path / "whole"), run_in(tmp_path / "halved")
-    for run in (whole, halved):
-        run.recorder.film_tasks({"copy": FilmTask("Copies.", (TaskText([0, 4, 5], 4, 5, [1]),))})
+    whole, halved = run_in(tmp_path / "whole", marked), run_in(tmp_path / "halved", marked)
     halved._advance(halved.model.loss)
     halved._advance(halved.model.loss)
     halved.save()
-    resumed = run_in(tmp_path / "halved")
+    resumed = run_in(tmp_path / "halved", marked)
     for run in (whole, resumed):
         for _ in range(3 - run.step):
             run._advance(run.model.loss)
