@@ -46,7 +46,7 @@ def fetch(
 
 
 def offer(name: str) -> None:
-    """Ask whether to fetch a known model that is not here yet, if somebody can answer."""
+    """Ask whether to fetch a known model that is not here yet, if someone can answer."""
     from headscope.models.fetch import KNOWN
 
     known = KNOWN.get(name)

@@ -55,7 +55,7 @@ export default {
   // from x to shares
   whence: "Where do such shares come from?",
   fromX: (word: string) =>
-    `From x. The same eight numbers of *${word}*, multiplied by two different W_Q, give two different questions. Both heads have the same keys and values here, to keep it small. In a real layer each head has its own.`,
+    `From x. The same eight numbers of *${word}*, multiplied by two different W_Q, give two different questions. Both heads have the same keys and values here, to keep it small. In a real layer each head, or group of heads, has its own.`,
   fromStart: (head: number) => `Head ${head} from the start`,
   query: (word: string) =>
     `x of *${word}* times W_Q is the query: multiply each row by its number of x, and add up the columns.`,

@@ -106,8 +106,8 @@ export default {
   notes: [
     "The numbers are invented, small and exact. Arrows have two numbers here, in real heads often 64.",
     "The plane is an exact shadow of the four numbers: two directions in place of four.",
-    "To keep it small, both heads read the same values. In a real layer each head has its own.",
-    "To keep it small, both heads read the same values. In a real layer each head has its own.",
+    "To keep it small, both heads read the same values. In a real layer each head, or group of heads, has its own.",
+    "To keep it small, both heads read the same values. In a real layer each head, or group of heads, has its own.",
     "",
     "Only the bars of the first two heads are computed; the others are invented.",
     "Measured on the loaded model; a switched-off head outputs zeros. Dashed: as it was.",
