@@ -22,5 +22,5 @@ def test_the_head_that_is_called_an_induction_head_is_the_strongest_of_the_repor
 
 
 def test_the_number_of_lessons_is_the_courses():
-    words = {14: "Fourteen", 15: "Fifteen", 16: "Sixteen", 17: "Seventeen"}
+    words = {19: "Nineteen", 20: "Twenty", 21: "Twenty-one"}
     assert f"{words[len(contents())]} short lessons" in TEXT
