@@ -10,6 +10,7 @@ disk, gives way to ours.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ PAGES = {
     "Start": "start", "Learn": "learn", "Microscope": "microscope", "Four heads": "four-heads", "By hand": "by-hand",
     "One or many": "one-or-many", "Film": "film", "Model cards": "cards", "Census": "census",
 }  # fmt: skip
+FIGURE = re.compile(r"^!\[[^\]]*\]\(images/fork\.png\)$", re.MULTILINE)
 FROM_ELSEWHERE = "https://unpkg.com/iframe-worker/shim"
 
 
@@ -38,6 +40,15 @@ def on_nav(nav: Any, config: Any, files: Any) -> Any:
         links = [Link(title, f"{microscope}#{page}") for title, page in PAGES.items()]
         nav.items.insert(0, Section("In the browser", links))
     return nav
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Beside a published microscope the first page's figure is live: each step of it has an address."""
+    microscope = os.environ.get(MICROSCOPE)
+    if not microscope or page.file.src_uri != "index.md":
+        return markdown
+    frame = f'<iframe src="{microscope}#fork/1" title="Attention in one figure" class="fork" loading="lazy"></iframe>'
+    return FIGURE.sub(frame, markdown)
 
 
 def on_post_template(output_content: str, template_name: str, config: Any) -> str:

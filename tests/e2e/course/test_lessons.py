@@ -54,10 +54,6 @@ def _choose(figure: Locator) -> None:
     figure.get_by_label("noun").select_option(index=3)
 
 
-def _second_step(figure: Locator) -> None:
-    figure.get_by_role("button", name="2 · two things in one row").click()
-
-
 def _nudge(figure: Locator) -> None:
     figure.locator("[role=slider]").first.press("ArrowUp")
 
@@ -68,7 +64,6 @@ CHANGES: dict[str, Callable[[Locator], None]] = {
     "one-head-scores": _nudge,
     "one-head-average": _nudge,
     "fork": _fork,
-    "painted-heads": _second_step,
     "bar-choice": _pick,
     "curve-slider": _slide,
     "split-heads": lambda figure: figure.get_by_role("switch").click(),

@@ -15,7 +15,6 @@ import StepScores from "./one-head/StepScores.svelte";
 import StepSoftmax from "./one-head/StepSoftmax.svelte";
 import StepTriangle from "./one-head/StepTriangle.svelte";
 import StepVector from "./one-head/StepVector.svelte";
-import PaintedHeads from "./mounted/PaintedHeads.svelte";
 import PartitionFigure from "./mounted/PartitionFigure.svelte";
 import SamplingFigure from "./SamplingFigure.svelte";
 import SplitHeads from "./SplitHeads.svelte";
@@ -30,7 +29,6 @@ export const FIGURES: Record<string, Component<any>> = {
   "one-head-softmax": StepSoftmax,
   "one-head-average": StepAverage,
   "one-head-triangle": StepTriangle,
-  "painted-heads": PaintedHeads,
   "bar-choice": BarChoice,
   "curve-slider": CurveSlider,
   diagram: DiagramFigure,

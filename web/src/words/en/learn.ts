@@ -81,18 +81,6 @@ export default {
       `The code cannot reach this page, the program or the network. It may use ${megabytes} MB of memory and ${seconds} seconds.`,
   },
 
-  // Lesson 1
-  painted: {
-    choose: "What the heads must find",
-    steps: ["1 · three jobs, one head", "2 · two things in one row", "3 · a second head"],
-    all: "All jobs",
-    allAsks: "verb → subject, noun → adjective, pronoun → noun",
-    row: "Two in one row",
-    rowAsks: "it → horse, and it → because",
-    heads: ["Who is meant", "What links them"],
-    asks: ["it → horse", "it → because"],
-  },
-
   // Lessons 2 to 9
   transpose: "transpose after view",
   split:
