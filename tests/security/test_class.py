@@ -13,7 +13,6 @@ from headscope.app.pages.course import lessons
 from headscope.app.pages.course.classroom import Classroom
 from headscope.app.server import clients
 from headscope.app.server.application import application
-from headscope.app.server.clients import NEW_AT_ONCE
 from headscope.app.server.join import TRIES_AT_ONCE
 from headscope.app.server.serve import ServeOptions, announcement
 from headscope.app.server.token import AccessToken
@@ -31,6 +30,7 @@ def room() -> Classroom:
 
 @pytest.fixture
 def app(room: Classroom, monkeypatch: pytest.MonkeyPatch) -> object:
+    monkeypatch.setattr(clients, "NEW_AT_ONCE", 8.0)
     monkeypatch.setattr(clients, "NEW_PER_SECOND", 0.0)  # cookies come back with time: here they do not
     return application(ModelRegistry(), AccessToken(), held=room)
 
@@ -131,7 +131,7 @@ def test_address_out_of_cookies_joins_no_more_and_the_teacher_sees_it(
         client.get("/class", params={"code": room.code, "join": 1})
         return client
 
-    students = [join("10.0.0.66") for _ in range(int(NEW_AT_ONCE))]
+    students = [join("10.0.0.66") for _ in range(int(clients.NEW_AT_ONCE))]
     assert teacher.get("/api/class/teacher").json()["turned_away"] == 0
     late = join("10.0.0.66")
     assert late.get("/api/class").status_code == 401
