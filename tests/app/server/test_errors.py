@@ -79,3 +79,8 @@ def test_any_quoted_text_can_be_sent(text):
     response = json.loads(problem_response("InputError", f"there is no {text}", 422).body)
     assert response["message"].startswith("there is no ")
     response["message"].encode("utf-8")
+
+
+def test_messages_turn_no_letters_around():
+    response = problem_response("InputError", "\u202elive is no head; write it as \x1b[31m5.1", 422)
+    assert json.loads(response.body)["message"] == "�live is no head; write it as ␛[31m5.1"

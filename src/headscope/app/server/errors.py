@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from headscope.errors import HeadscopeError
+from headscope.names import printable
 
 _PATH = re.compile(
     r"""(?<![\w.:/\\…-])              # at the start of a word: and/or, org/model and http://… are no paths
@@ -35,7 +36,7 @@ def without_paths(message: str) -> str:
 
 def problem_response(kind: str, message: str, status: int) -> Response:
     # replaced: a message may quote half of a surrogate pair, which UTF-8 cannot encode
-    text = without_paths(message).encode("utf-8", "replace").decode()
+    text = printable(without_paths(message)).encode("utf-8", "replace").decode()
     return JSONResponse({"kind": kind, "message": text}, status_code=status)
 
 
