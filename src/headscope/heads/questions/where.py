@@ -86,7 +86,7 @@ def first_fitting(classes: Mapping[str, Bool[Tensor, "query key"]]) -> Int[Tenso
 
 
 @dataclass(frozen=True)
-class Share:
+class ClassShare:
     """How much of a head's attention a class of keys gets, in all rows of some texts; shares of a head add up to 1."""
 
     share: float
@@ -106,7 +106,7 @@ class HeadWhere:
     """Where one head's attention goes: a share per class."""
 
     head: Head
-    shares: Mapping[str, Share]
+    shares: Mapping[str, ClassShare]
     n_texts: int
     n_tokens: int
     """Of the longest text."""
@@ -259,7 +259,7 @@ def _heads(site: str, to: _Site, causal: bool, own: Sequence[LabelRule]) -> dict
     for index in range(shares.shape[0]):
         head = Head(site, index)
         of = {
-            name: Share(
+            name: ClassShare(
                 float(shares[index, at]),
                 None if low is None else float(low[index, at]),
                 None if high is None else float(high[index, at]),
@@ -271,13 +271,13 @@ def _heads(site: str, to: _Site, causal: bool, own: Sequence[LabelRule]) -> dict
         }
         left = 1 - float(shares[index].sum())
         if left > 1e-3:  # learned sinks take a share of every row
-            of[SINK] = Share(left, None, None, left, 1.0, left)
+            of[SINK] = ClassShare(left, None, None, left, 1.0, left)
         found[head] = HeadWhere(head, of, len(rows), max(map(len, to.tokens)))
     return found
 
 
 def _by_distance(to: _Site, causal: bool, own: Sequence[LabelRule]) -> Float[Tensor, "head class"]:
-    """Sums over rows of what each class gets in a head that is blind to the tokens (see ``Share.by_distance``)."""
+    """Sums over rows of what each class gets in a head that is blind to the tokens (see ``ClassShare.by_distance``)."""
     profile = _distance_profile(to, causal)
     middle = profile.shape[1] // 2
     totals = []

@@ -18,7 +18,7 @@ from headscope.checked import checked
 from headscope.errors import InputError
 from headscope.heads.bootstrap import RESAMPLES, bootstrap
 from headscope.heads.look.look import Look
-from headscope.heads.questions.where import HeadWhere, Share, where
+from headscope.heads.questions.where import ClassShare, HeadWhere, where
 from headscope.heads.roles.battery import BATTERY, Role
 from headscope.heads.roles.measures import why_no_logit_attribution
 from headscope.heads.roles.probes.probe import Probe
@@ -124,8 +124,8 @@ def ordinary_where(model: OpenModel, vocabulary: Vocabulary) -> dict[str, HeadWh
     }
 
 
-def _short(share: Share) -> Share:
-    return Share(**{name: value if value is None else rounded(value, 4) for name, value in vars(share).items()})
+def _short(share: ClassShare) -> ClassShare:
+    return ClassShare(**{name: value if value is None else rounded(value, 4) for name, value in vars(share).items()})
 
 
 class Work:
