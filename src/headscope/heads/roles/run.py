@@ -125,7 +125,10 @@ def ordinary_where(model: OpenModel, vocabulary: Vocabulary) -> dict[str, HeadWh
 
 
 def _short(share: ClassShare) -> ClassShare:
-    return ClassShare(**{name: value if value is None else rounded(value, 4) for name, value in vars(share).items()})
+    numbers: dict[str, Any] = {
+        name: value if value is None else rounded(value, 4) for name, value in vars(share).items()
+    }
+    return ClassShare(**numbers)
 
 
 class Work:
