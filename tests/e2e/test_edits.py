@@ -8,7 +8,6 @@ import torch
 from playwright.sync_api import expect
 
 from headscope import knock_out
-from headscope.heads.look.sampling import Sampling, cuts
 from headscope.scope import Scope
 from tests.e2e.reading import TEXT, Open, at, cell, per_cent, short, signed, tokens
 
@@ -41,21 +40,6 @@ def test_cells_are_cut_by_keyboard(open_page: Open):
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile("cut=1.4%3A3%3A2"))
-
-
-def test_temperature_top_k_and_top_p_cut_the_distribution(open_page: Open, scope: Scope):
-    page = open_page(at(head="1.4", token=9, t=0.7, k=5, p=0.8))
-    logits = scope.look(TEXT).logits[9]
-    left = cuts(logits, Sampling(temperature=0.7, top_k=5, top_p=0.8)).top_p
-    best = logits.topk(12).indices
-    written = [per_cent(float(left[token])) if left[token] > 0 else "cut" for token in best]
-    expect(page.locator("[data-drawn]")).to_have_text(written)
-    expect(page.locator("[data-kept]")).to_have_text(str(int((left > 0).sum())))
-    page.get_by_role("slider", name="Temperature").fill("0")
-    expect(page.locator("[data-drawn]").first).to_have_text("100")
-    assert "t=0&" in page.url
-    page.get_by_role("button", name="No sampling").click()
-    expect(page.locator("[data-drawn]")).to_have_count(0)
 
 
 def test_any_guess_can_be_asked_who_pushes_it_and_be_gone_on_with(open_page: Open, scope: Scope):

@@ -292,7 +292,7 @@ def test_the_page_never_scrolls_sideways(open_page: Open, width: int):
     [
         ("light", {}),
         ("dark", {}),
-        ("light", {"text2": "the old lamp", "t": 0.7, "p": 0.9, "cut": "1.1:9:2", "off": "0.1"}),
+        ("light", {"text2": "the old lamp", "cut": "1.1:9:2", "off": "0.1"}),
     ],
     ids=["light", "dark", "everything open"],
 )

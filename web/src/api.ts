@@ -2400,7 +2400,6 @@ export interface components {
             off: string[];
             /** Position */
             position: number;
-            sampling?: components["schemas"]["SamplingRequest"] | null;
         };
         /**
          * PredictResponse
@@ -2441,7 +2440,6 @@ export interface components {
              * @enum {string}
              */
             predicts: "token" | "class" | "vector";
-            sampled: components["schemas"]["Sampled"] | null;
             /** Without */
             without: number[] | null;
         };
@@ -2827,41 +2825,6 @@ export interface components {
              * @default 0
              */
             task: number;
-        };
-        /**
-         * Sampled
-         * @description What temperature, top-k and top-p leave of the model's own distribution.
-         *
-         *     ``probabilities`` belong to the guesses; ``ladder`` holds the likeliest tokens' probabilities after the temperature,
-         *     best first; ``after_k`` and ``kept`` say how many tokens are left after top-k and after top-p, ``mass`` how much of
-         *     the probability after the temperature they had.
-         */
-        Sampled: {
-            /** After K */
-            after_k: number;
-            /** Kept */
-            kept: number;
-            /** Ladder */
-            ladder: number[];
-            /** Mass */
-            mass: number;
-            /** Probabilities */
-            probabilities: number[];
-        };
-        /**
-         * SamplingRequest
-         * @description How a token would be sampled: temperature first, then top-k, then top-p.
-         */
-        SamplingRequest: {
-            /**
-             * Temperature
-             * @default 1
-             */
-            temperature: number;
-            /** Top K */
-            top_k?: number | null;
-            /** Top P */
-            top_p?: number | null;
         };
         /**
          * ScanRequest

@@ -49,7 +49,6 @@ export async function shownBy(source: Source, model: ModelCard, not: Example): P
       how: "zero" as const,
       cuts: [],
       count: 6,
-      sampling: null,
     };
     const prediction = example.expects ? await source.predict(asked) : null;
     if (shows(example, look, model, prediction)) return example;

@@ -18,7 +18,7 @@ from headscope.app.pages import kept_looks, tiles
 from headscope.app.pages import microscope as session_module
 from headscope.app.pages.attribution import AttributionRequest
 from headscope.app.pages.microscope import ForgottenLookError, ImportanceRequest, LookRequest, Session, WhereRequest
-from headscope.app.pages.predictions import HeadArrow, PredictRequest, SamplingRequest
+from headscope.app.pages.predictions import HeadArrow, PredictRequest
 from headscope.app.pages.questions import QUESTIONS
 from headscope.app.pages.tiles import THUMBNAIL_SIDE, WeightsRequest
 from headscope.errors import HeadNameError, InputError
@@ -105,20 +105,6 @@ def test_a_knocked_out_arrow_changes_the_prediction_as_scope_edit_does(session, 
     assert response.without == pytest.approx(after[[guess.id for guess in response.guesses]].tolist(), abs=1e-6)
     assert response.kl == pytest.approx(float((before * (before / after).log()).sum()), abs=1e-6)
     assert response.kl > 1e-6
-
-
-def test_temperature_top_k_and_top_p_change_the_distribution(session, scope):
-    card, _ = open_look(session)
-    asked = SamplingRequest(temperature=0.5, top_k=5, top_p=0.6)
-    response = session.predict(PredictRequest(look=card.look, position=9, sampling=asked)).sampled
-    tempered = (scope.look(TEXT).logits[9].double() / 0.5).softmax(-1).sort(descending=True).values
-    five = tempered[:5] / tempered[:5].sum()
-    kept = 1 + int((five.cumsum(0) < 0.6).sum())
-    assert (response.after_k, response.kept) == (5, kept)
-    assert response.mass == pytest.approx(float(tempered[:kept].sum()), abs=1e-6)
-    assert response.ladder[:5] == pytest.approx(tempered[:5].tolist(), abs=1e-6)
-    assert response.probabilities[:kept] == pytest.approx((tempered[:kept] / tempered[:kept].sum()).tolist(), abs=1e-5)
-    assert not any(response.probabilities[kept:])
 
 
 def test_every_measure_scales_the_pattern(session, scope):

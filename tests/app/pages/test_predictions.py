@@ -1,4 +1,4 @@
-"""Next tokens on the page: the model's own, under edits, and after temperature, top-k and top-p."""
+"""Next tokens on the page: the model's own, and under edits."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from headscope.app.pages.predictions import (
     NextToken,
     PredictRequest,
     PredictResponse,
-    SamplingRequest,
     edits_of,
     logits_under,
-    sampled,
     with_edits,
 )
 from headscope.errors import HeadNameError, InputError
@@ -88,25 +86,3 @@ def test_a_token_of_probability_zero_does_not_make_the_kl_divergence_nan():
     assert response.kl is not None
     assert math.isfinite(response.kl)
     assert response.kl > 0
-
-
-@pytest.mark.parametrize(
-    ("rules", "after_k", "kept", "mass"),
-    [
-        ({}, 4, 4, 1.0),
-        ({"top_k": 2}, 2, 2, 0.75),
-        ({"top_p": 0.5}, 4, 1, 0.5),
-        ({"top_p": 0.51}, 4, 2, 0.75),
-        ({"top_k": 3, "top_p": 0.9}, 3, 3, 0.9),
-        ({"top_k": 1}, 1, 1, 0.5),
-    ],
-)
-def test_sampling_reports_the_tokens_and_mass_left_after_each_step(rules, after_k, kept, mass):
-    logits = torch.tensor([0.5, 0.25, 0.15, 0.1]).log()
-    shown = [NextToken(text=str(i), id=i, probability=0.1) for i in (0, 3)]
-    response = sampled(logits, SamplingRequest(**{"temperature": 1.0, "top_k": None, "top_p": None, **rules}), shown)
-    assert (response.after_k, response.kept) == (after_k, kept)
-    assert response.mass == pytest.approx(mass)
-    assert response.ladder == pytest.approx([0.5, 0.25, 0.15, 0.1])
-    assert response.probabilities[0] == pytest.approx(0.5 / mass)
-    assert response.probabilities[1] == pytest.approx(0.1 / mass if kept == 4 else 0.0)

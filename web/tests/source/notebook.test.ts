@@ -20,7 +20,6 @@ test("an answer reaches the one who asked, and a problem is a sentence", async (
     cuts: [],
     how: "zero" as const,
     count: 6,
-    sampling: null,
   };
   const [told, failed] = await Promise.all([source.predict(wanted), source.model().catch((error) => error)]);
   expect(told).toEqual({ asked: wanted });

@@ -3,7 +3,7 @@ import { Tokens } from "../../src/source/published/tokenizer";
 import type { Parts } from "../../src/source/recompute-weights";
 import type { SiteCard } from "../../src/source/source";
 import { answerable, cellsOf, matches, measureSite } from "../../src/source/published/head-scores";
-import { effectOf, guessesOf, likeliest, sampledFrom, softmax } from "../../src/source/published/next-token";
+import { effectOf, guessesOf, likeliest, softmax } from "../../src/source/published/next-token";
 import { markOf, type StoredQuestion } from "../../src/source/published/stored-answers";
 import { quoted } from "../../src/source/published/source";
 import { half, rowOf } from "../../src/source/published/weights-file";
@@ -98,15 +98,6 @@ describe("the next token", () => {
     const [first] = guessesOf(logits, 1, (id) => `t${id}`);
     expect(first).toMatchObject({ id: 1, text: "t1" });
     expect(first.probability).toBeCloseTo(softmax(logits)[1], 9);
-  });
-
-  it("is sampled after temperature, top-k and top-p", () => {
-    const guesses = guessesOf(logits, 4, String);
-    const cut = sampledFrom(logits, { temperature: 1, top_k: 3, top_p: 0.8 }, guesses);
-    expect([cut.after_k, cut.kept]).toEqual([3, 2]);
-    expect(cut.probabilities[2]).toBe(0);
-    expect(cut.probabilities[0] + cut.probabilities[1]).toBeCloseTo(1, 9);
-    expect(sampledFrom(logits, { temperature: 0 }, guesses)).toMatchObject({ kept: 1, mass: 1, after_k: 1 });
   });
 
   it("differs from itself by nothing, and from another by its KL divergence", () => {

@@ -64,7 +64,6 @@ from headscope.app.pages.predictions import (
     edits_of,
     guesses,
     logits_under,
-    sampled,
     with_edits,
     without_tokens,
 )
@@ -311,8 +310,6 @@ class Session:
         if self.scope.shape.vocabulary is None:
             return without_tokens(found, look, self._under(opened, None, edits) if edits else None, asked.count)
         found = found.model_copy(update={"guesses": guesses(look, position, asked.count)})
-        if asked.sampling is not None:
-            found = found.model_copy(update={"sampled": sampled(look.logits[position], asked.sampling, found.guesses)})
         return with_edits(found, look.logits[position], self._under(opened, position, edits)) if edits else found
 
     def importance(self, asked: ImportanceRequest) -> tuple[ImportanceResponse, Arrays]:

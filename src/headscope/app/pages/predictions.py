@@ -1,4 +1,4 @@
-"""The next token: as the model predicts it, under edits, and after temperature, top-k and top-p."""
+"""The next token: as the model predicts it, and under edits."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ from headscope.heads.edits.ablate import ablate
 from headscope.heads.edits.edit import Edit, Edits
 from headscope.heads.edits.hidden_keys import knock_out
 from headscope.heads.look.look import Look
-from headscope.heads.look.sampling import Sampling, cuts
 from headscope.models.selfcheck import relative_difference
-
-LADDER = 64  # tokens of the distribution that a truncation is drawn on
 
 Removal = Literal["zero", "mean"]
 Predicts = Literal["token", "class", "vector"]
@@ -41,14 +38,6 @@ class HeadArrow(Request):
     key: int = Field(ge=0)
 
 
-class SamplingRequest(Request):
-    """How a token would be sampled: temperature first, then top-k, then top-p."""
-
-    temperature: float = Field(default=1.0, ge=0, le=100, allow_inf_nan=False)
-    top_k: int | None = Field(default=None, ge=1)
-    top_p: float | None = Field(default=None, gt=0, le=1)
-
-
 class PredictRequest(Request):
     """The next token as it is, and with some heads ablated or some arrows knocked out."""
 
@@ -58,22 +47,6 @@ class PredictRequest(Request):
     cuts: list[HeadArrow] = Field(default=[], max_length=64)
     how: Removal = "zero"
     count: int = Field(default=6, ge=1, le=100)
-    sampling: SamplingRequest | None = None
-
-
-class Sampled(Response):
-    """What temperature, top-k and top-p leave of the model's own distribution.
-
-    ``probabilities`` belong to the guesses; ``ladder`` holds the likeliest tokens' probabilities after the temperature,
-    best first; ``after_k`` and ``kept`` say how many tokens are left after top-k and after top-p, ``mass`` how much of
-    the probability after the temperature they had.
-    """
-
-    probabilities: list[float]
-    ladder: list[float]
-    after_k: int
-    kept: int
-    mass: float
 
 
 class PredictResponse(Response):
@@ -93,7 +66,6 @@ class PredictResponse(Response):
     without: list[float] | None = None
     kl: float | None = None
     moved: float | None = None
-    sampled: Sampled | None = None
 
 
 def edits_of(asked: PredictRequest, look: Look) -> list[Edit]:
@@ -150,16 +122,3 @@ def without_tokens(shown: PredictResponse, look: Look, after: Tensor | None, cou
     named = [NextToken(text=each.name, id=each.id, probability=each.probability) for each in classes]
     shown = shown.model_copy(update={"predicts": "class", "guesses": named})
     return shown if after is None else with_edits(shown, before.reshape(-1), after.reshape(-1))
-
-
-def sampled(logits: Float[Tensor, " vocabulary"], asked: SamplingRequest, shown: Sequence[NextToken]) -> Sampled:
-    """The distribution that a token would be sampled from."""
-    steps = cuts(logits, Sampling(temperature=asked.temperature, top_k=asked.top_k, top_p=asked.top_p))
-    left = steps.top_p > 0
-    return Sampled(
-        probabilities=steps.top_p[[guess.id for guess in shown]].tolist(),
-        ladder=steps.tempered.topk(min(LADDER, len(logits))).values.tolist(),
-        after_k=int((steps.top_k > 0).sum()),
-        kept=int(left.sum()),
-        mass=float(steps.tempered[left].sum()),
-    )

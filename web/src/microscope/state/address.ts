@@ -4,12 +4,6 @@ import type { Edge, Measure } from "../../source/source";
 
 import { EXPLAIN, readExplain, writeExplain, type Explain } from "../why/explain-address";
 
-export interface Sampling {
-  temperature: number;
-  top_k: number | null;
-  top_p: number | null;
-}
-
 /** Which text, through which model, and where one stands in it. */
 export interface Place {
   model: string | null;
@@ -33,7 +27,6 @@ export interface State extends Place {
   knockOuts: Edge[];
   lens: boolean; // the likeliest token after every layer
   patch: "scores" | "z" | "resid_pre" | "attn_out" | "mlp_out"; // what is compared: scores, or what is patched
-  sampling: Sampling | null;
   toward: number | null;
   minus: number | null;
   explain: Explain; // an arrow, or a prediction, that is explained
@@ -57,7 +50,6 @@ export const INITIAL: State = {
   knockOuts: [],
   lens: false,
   patch: "scores",
-  sampling: null,
   toward: null,
   minus: null,
   explain: EXPLAIN,
@@ -85,9 +77,6 @@ export function writeAddress(state: State): string {
   if (state.off.length) put("off", state.off.join(","));
   if (state.knockOuts.length)
     put("cut", state.knockOuts.map(({ head, query, key }) => `${head}:${query}:${key}`).join(","));
-  if (state.sampling) put("t", state.sampling.temperature);
-  put("k", state.sampling?.top_k ?? null);
-  put("p", state.sampling?.top_p ?? null);
   put("toward", state.toward);
   put("minus", state.minus);
   writeExplain(put, state.explain);
@@ -123,7 +112,6 @@ export function readAddress(address: string): State {
     knockOuts: readKnockOuts(fields.get("cut")),
     lens: fields.get("lens") === "1",
     patch: oneOf("patch", ["scores", "z", "resid_pre", "attn_out", "mlp_out"]),
-    sampling: readSampling(fields),
     toward: whole(fields.get("toward")),
     minus: whole(fields.get("minus")),
     explain: readExplain(fields),
@@ -132,7 +120,6 @@ export function readAddress(address: string): State {
 }
 
 const whole = (text: string | null) => (text !== null && /^\d+$/.test(text) ? Number(text) : null);
-const positive = (text: string | null) => (text !== null && Number(text) > 0 ? Number(text) : null);
 
 function readPlace(fields: URLSearchParams, suffix: string): Place {
   return {
@@ -154,15 +141,4 @@ function readKnockOuts(text: string | null): Edge[] {
     const found = /^(.+):(\d+):(\d+)$/.exec(each);
     return found ? [{ head: found[1], query: Number(found[2]), key: Number(found[3]) }] : [];
   });
-}
-
-function readSampling(fields: URLSearchParams): Sampling | null {
-  const temperature = fields.get("t");
-  if (temperature === null || !(Number(temperature) >= 0 && Number(temperature) <= 100)) return null;
-  const share = positive(fields.get("p"));
-  return {
-    temperature: Number(temperature),
-    top_k: whole(fields.get("k")) || null,
-    top_p: share !== null && share <= 1 ? share : null,
-  };
 }

@@ -7,7 +7,6 @@ import type { PatternLine } from "./selection";
 
 const PROGRESS = 600;
 const GUESSES = 6;
-const GUESSES_CUT = 12; // how many are shown where a cut is drawn on them
 
 type Undo = (() => void) | void;
 
@@ -91,7 +90,7 @@ export function fetchAttribution(scope: Microscope): Undo {
 
 export function fetchPrediction(scope: Microscope): Undo {
   const { look, here, token, ablated, edges } = scope;
-  const { how, sampling } = scope.settings;
+  const { how } = scope.settings;
   if (!look || !here) return;
   const written = tokensOf(look, "written");
   const position = scope.tokens === written ? token : written.length - 1;
@@ -101,8 +100,7 @@ export function fetchPrediction(scope: Microscope): Undo {
     off: ablated,
     cuts: edges,
     how,
-    count: sampling ? GUESSES_CUT : GUESSES,
-    sampling,
+    count: GUESSES,
   };
   return scope.fetch(
     "predict",

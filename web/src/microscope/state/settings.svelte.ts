@@ -1,5 +1,5 @@
-// Settings that two microscopes side by side share: head, view, measure, ablation, sampling.
-import type { Sampling, State } from "./address";
+// Settings that two microscopes side by side share: head, view, measure, ablation.
+import type { State } from "./address";
 
 export class Settings {
   head = $state(""); // by name, since two models may number their heads differently
@@ -12,11 +12,10 @@ export class Settings {
   off = $state.raw<string[]>([]);
   lens = $state(false);
   patch = $state<State["patch"]>("scores");
-  sampling = $state.raw<Sampling | null>(null);
   knockingOut = $state(false); // a click on a cell cuts its arrow
 
   apply(state: State): void {
-    const { view, measure, facing, aside, compare, how, off, lens, patch, sampling } = state;
+    const { view, measure, facing, aside, compare, how, off, lens, patch } = state;
     Object.assign(this, {
       view,
       measure,
@@ -27,17 +26,13 @@ export class Settings {
       off,
       lens,
       patch,
-      sampling,
       head: state.head ?? this.head,
     });
   }
 
-  values(): Pick<
-    State,
-    "view" | "measure" | "facing" | "aside" | "compare" | "how" | "off" | "lens" | "patch" | "sampling"
-  > {
-    const { view, measure, facing, aside, compare, how, off, lens, patch, sampling } = this;
-    return { view, measure, facing, aside, compare, how, off, lens, patch, sampling };
+  values(): Pick<State, "view" | "measure" | "facing" | "aside" | "compare" | "how" | "off" | "lens" | "patch"> {
+    const { view, measure, facing, aside, compare, how, off, lens, patch } = this;
+    return { view, measure, facing, aside, compare, how, off, lens, patch };
   }
 
   toggleOff(name: string): void {

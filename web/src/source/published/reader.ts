@@ -18,7 +18,7 @@ import type { PublishedModel } from "./files";
 import type { Graph, HeadEdits, Outputs } from "./graph";
 import { answerable, measureSite, THUMBNAIL_SIDE } from "./head-scores";
 import { directionOf, partsOf, shareOf, type Weights } from "./logit-attribution";
-import { effectOf, guessesOf, sampledFrom, softmax } from "./next-token";
+import { effectOf, guessesOf, softmax } from "./next-token";
 import { SideParts } from "./score-parts";
 import { splitArrow } from "./score-split";
 import type { Tokens } from "./tokenizer";
@@ -106,7 +106,6 @@ export class ModelReader {
     const off = [...new Set(wanted.off)];
     const logits = this.logitsAt(opened.outputs.logits, position);
     const guesses = guessesOf(logits, wanted.count, (id) => this.tokens.textOf(id));
-    const sampled = wanted.sampling ? sampledFrom(logits, wanted.sampling, guesses) : null;
     const effect =
       off.length || cuts.length
         ? effectOf(logits, this.logitsAt(await this.under(opened, wanted), position), guesses)
@@ -119,7 +118,6 @@ export class ModelReader {
       how,
       predicts: "token",
       guesses,
-      sampled,
       moved: null,
       ...effect,
     };

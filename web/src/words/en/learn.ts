@@ -40,7 +40,6 @@ export default {
     manyKv: "Model cards: Llama-2-13B, 40 KV heads",
     waits: "Film: a head forms after a head in an earlier layer",
     experts: "Model cards: Mixtral has experts and heads",
-    sampling: "Microscope: the next token, and what temperature, top-k and top-p cut away",
     census: "Census: every head and every question, over a whole corpus",
     oneToken: "Microscope: what a layer's attention adds to one token",
     beginning: "By hand: the same steps for two heads; you can edit every number",

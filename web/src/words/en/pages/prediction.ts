@@ -1,4 +1,4 @@
-// The microscope's predictions: logit attribution, the next token, edits and sampling.
+// The microscope's predictions: logit attribution, the next token, edits.
 export default {
   attribution: {
     title: "Logit attribution",
@@ -49,14 +49,10 @@ export default {
     filled: "In %. Filled in colour: lost without the head. Hollow: gained without it.",
     dashed: "In %, with the head off. Dashed: what was there with it.",
     asIs: "unchanged",
-    drawn: "sampled",
     edited: "edited",
     whichHeads: "Which heads raise this token?",
     goOn: (token: string) => `Continue with ${token}`,
     goOnTitle: "Continue with this token",
-    cut: "cut",
-    sampling: "Sampling",
-    noSampling: "No sampling",
     save: "the next tokens",
   },
   edits: {
@@ -79,17 +75,6 @@ export default {
     undoAll: "Undo all",
     allOn: "All heads on",
   },
-  sampling: {
-    temperature: "temperature",
-    temperatureLabel: "Temperature",
-    greedy: "greedy",
-    allTokens: "all tokens",
-    all: "all",
-    label: (kept: number) => `The most likely tokens after applying the temperature; ${kept} are kept`,
-    drawable: (vocabulary: string, percent: string, tempered: boolean) =>
-      `of ${vocabulary} tokens can be sampled. They hold ${percent}% of the probability${tempered ? " after applying the temperature" : ""}, rescaled to 100%.`,
-    likeliest: "The picture shows the most likely ones.",
-  },
   picture: {
     attribution: (model: string, site: string, token: string) => `${model}: what ${site} contributes at “${token}”`,
     head: "head",
@@ -99,6 +84,6 @@ export default {
     next: (model: string, token: string) => `${model}: next token after “${token}”`,
     cut: (head: string, query: number, key: number) => `${head} ${query}→${key} cut`,
     note: (edits: string, kl: string) => `Coloured parts and second numbers: with ${edits}. KL ${kl} nats.`,
-    columns: ["token", "id", "probability", "edited", "sampled"],
+    columns: ["token", "id", "probability", "edited"],
   },
 };
