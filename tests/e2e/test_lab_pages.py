@@ -225,6 +225,8 @@ def test_shares_that_do_not_add_up_are_said_and_can_be_shared_out(show: Show):
 
 def test_both_exercises_are_checked_with_words(show: Show):
     page = show("by-hand")
+    page.get_by_text("Your turn: invent two heads").click()
+    page.get_by_text("From memory: draw the fork").click()
     for head, word in ((1, "horse"), (2, "horse")):
         typed = page.get_by_role("textbox", name=f"Your head {head}: {word}, typed")
         typed.fill("1")
@@ -254,6 +256,7 @@ def test_both_exercises_are_checked_with_words(show: Show):
 
 def test_a_head_by_hand_goes_to_the_microscope(show: Show):
     page = show("by-hand")
+    page.get_by_text("Whole heads by hand").click()
     page.get_by_role("button", name="Open in the microscope: induction").click()
     page.wait_for_url(re.compile(r"#microscope\?.*model=by-hand-induction"))
 
@@ -294,6 +297,8 @@ def test_the_committed_results_are_the_picture_and_a_cut_can_be_run_here(show: S
 )
 def test_every_picture_can_be_saved(show: Show, fragment: str, what: str, said: str):
     page = show(fragment)
+    if what == "the fork":
+        page.get_by_text("From memory: draw the fork").click()
     menu = page.get_by_label(f"Save {what}", exact=True)
     expect(menu).to_be_enabled()
     for kind in ("svg", "csv", "html", "png"):

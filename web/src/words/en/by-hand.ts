@@ -53,6 +53,9 @@ export default {
   real: "Real models learn W_O. It does not choose between heads: it combines the outputs of all of them.",
 
   // from x to shares
+  whenceBrief: "query times key, softmax",
+  exercise: "an exercise",
+  wholeBrief: (heads: number) => `${heads} models`,
   whence: "Where do such shares come from?",
   fromX: (word: string) =>
     `From x. The same eight numbers of *${word}*, multiplied by two different W_Q, give two different questions. Both heads have the same keys and values here, to keep it small. In a real layer each head, or group of heads, has its own.`,
