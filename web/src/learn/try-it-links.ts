@@ -44,6 +44,7 @@ export const TRY_IT_LINKS: Record<number, TryItLink[]> = {
     { href: "#film?step=0", says: "waits" },
     { href: "#cards?card=mixtral-8x7b", says: "experts" },
   ],
+  9: [{ href: "#microscope", says: "distribution" }],
   10: [{ href: "#census", says: "census" }],
   11: [{ href: "#microscope", says: "oneToken" }],
   12: [

@@ -53,7 +53,7 @@ async function tryText(source: Source, model: ModelCard, roles: Roles | null, te
   let [head, guesses]: [number, Evidence["guesses"]] = [tried[0] ?? 0, []];
   for (const each of tried) {
     const off = [heads[each].name];
-    const asked = { look: look.look, position, off, how: "zero" as const, cuts: [], count: 6, sampling: null };
+    const asked = { look: look.look, position, off, how: "zero" as const, cuts: [], count: 6 };
     const { guesses: before, without } = await source.predict(asked);
     if (!before.length || !without) continue;
     const found = before.map((one, at) => ({ text: one.text, before: one.probability, after: without[at] }));

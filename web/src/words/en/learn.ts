@@ -41,6 +41,7 @@ export default {
     waits: "Film: a head forms after a head in an earlier layer",
     experts: "Model cards: Mixtral has experts and heads",
     census: "Census: every head and every question, over a whole corpus",
+    distribution: "Microscope: the likeliest next tokens, with their probabilities",
     oneToken: "Microscope: what a layer's attention adds to one token",
     beginning: "By hand: the same steps for two heads; you can edit every number",
     realPattern: "Microscope: the triangle of a real head",
