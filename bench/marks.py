@@ -10,7 +10,7 @@ from operator import itemgetter
 from pathlib import Path
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from tokenizers import Tokenizer
 from torch import Tensor
 
@@ -39,12 +39,19 @@ def raised(stream: TokenStream, marked: Bool[Tensor, " token"], vocabulary: int)
 
 
 class MarkedSampler(BatchSampler):
-    """Samples rows of streams with raised tokens; ``marked`` is which of the latest batch were."""
+    """Samples rows of streams with raised tokens; ``marked`` is which of the latest batch were.
+
+    From step ``long_from`` on, streams have their ``long_weights``.
+    """
 
     marked: Bool[Tensor, "row width"]
+    long_weights: Float[Tensor, " stream"] | None = None
+    long_from = 0
 
-    def batch(self, step: int, n_rows: int, context: int, *, long: bool = False) -> Int[Tensor, "row width"]:
-        rows = super().batch(step, n_rows, context, long=long)
+    def batch(self, step: int, n_rows: int, context: int) -> Int[Tensor, "row width"]:
+        if self.long_weights is not None and step >= self.long_from:
+            self.weights = self.long_weights.to(self.weights)
+        rows = super().batch(step, n_rows, context)
         self.marked = rows >= self.vocabulary
         return rows % self.vocabulary
 

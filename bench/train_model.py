@@ -204,7 +204,7 @@ def prepared(
     files = [
         TextFile(path, mixed.weights[name] / total) for path, name in zip(given.texts, ("novels", "code"), strict=True)
     ]
-    files += [TextFile(generated[name], *both) for name, both in mixed.kinds().items()]
+    files += [TextFile(generated[name], early) for name, (early, _) in mixed.kinds().items()]
     data = prepare(files, replace(options, tokenizer=file), given.out)
     (novels, code, *others), vocabulary = data.streams, data.tokenizer.get_vocab_size()
     if not given.plain_novels:
@@ -278,6 +278,9 @@ def main() -> None:
     (given.out / "mixture.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     run = TaskRun(data, given.out, options)
     run.recorder.film_tasks(tasks)
+    own = [stream.weight for stream in data.streams[: len(WEIGHTS) - 1]]
+    run.batches.long_weights = torch.tensor([*own, *(late for _, late in mixed.kinds().values())])
+    run.batches.long_from = options.steps
     finished = train(run, given.seconds)
     log("finished" if finished else "stopped", "at step", run.step, "->", run.folder, "|", newest(run))
 

@@ -53,7 +53,7 @@ def test_texts_are_taken_by_weight() -> None:
 class Marked(BatchSampler):
     """A sampler whose text is one token, so that repeated segments are visible."""
 
-    def windows(self, n_rows: int, width: int, *, long: bool = False) -> torch.Tensor:
+    def windows(self, n_rows: int, width: int) -> torch.Tensor:
         return torch.arange(100, 100 + width).repeat(n_rows, 1)
 
 

@@ -22,12 +22,11 @@ FOLD = 512  # longer rows are divided into parts of this width, so that repeats 
 
 @dataclass(frozen=True)
 class TokenStream:
-    """The concatenated tokens of one text file, its sampling weights in both stages."""
+    """The concatenated tokens of one text file, and its sampling weight."""
 
     name: str
     tokens: Int[Tensor, " token"]
     weight: float
-    long_weight: float | None = None
 
     def to(self, device: torch.device) -> TokenStream:
         return replace(self, tokens=self.tokens.to(device))
@@ -39,28 +38,20 @@ class BatchSampler:
     def __init__(
         self, streams: Sequence[TokenStream], vocabulary: int, *, repeats: float, seed: int, start: int = 0
     ) -> None:
-        both = [[stream.weight, _long_weight(stream)] for stream in streams]
-        if (
-            not streams
-            or not all(max(pair) > 0 <= min(pair) for pair in both)
-            or not all(map(sum, zip(*both, strict=True)))
-        ):
+        if not streams or min(stream.weight for stream in streams) < 0 or not any(stream.weight for stream in streams):
             raise InputError("training needs at least one text, each with a weight above 0")
         self.streams, self.vocabulary, self.repeats, self.seed, self.start = streams, vocabulary, repeats, seed, start
         self.tokens = torch.cat([stream.tokens for stream in streams])
         device = self.tokens.device
         self.lengths = torch.tensor([len(stream.tokens) for stream in streams], device=device)
         self.begins = self.lengths.cumsum(0) - self.lengths
-        self.weights, self.long_weights = torch.tensor(both, device=device).unbind(dim=1)
+        self.weights = torch.tensor([stream.weight for stream in streams], device=device)
         self.generator = torch.Generator(device=device)
 
-    def batch(self, step: int, n_rows: int, context: int, *, long: bool = False) -> Int[Tensor, "row width"]:
-        """The batch of this step: ``context`` inputs and, shifted by one, their targets.
-
-        ``long`` samples by the long stage's weights.
-        """
+    def batch(self, step: int, n_rows: int, context: int) -> Int[Tensor, "row width"]:
+        """The batch of this step: ``context`` inputs and, shifted by one, their targets."""
         self.generator.manual_seed(self.seed * 1_000_003 + step)
-        rows = self.windows(n_rows, context + 1, long=long)
+        rows = self.windows(n_rows, context + 1)
         n_repeats = round(n_rows * self.repeats)
         if n_repeats:
             n_parts = max(1, context // FOLD)
@@ -69,10 +60,9 @@ class BatchSampler:
         rows[:, 0] = self.start
         return rows
 
-    def windows(self, n_rows: int, width: int, *, long: bool = False) -> Int[Tensor, "row width"]:
+    def windows(self, n_rows: int, width: int) -> Int[Tensor, "row width"]:
         """Random windows of text; a stream is chosen by its weight."""
-        weights = self.long_weights if long else self.weights
-        stream = torch.multinomial(weights, n_rows, replacement=True, generator=self.generator)
+        stream = torch.multinomial(self.weights, n_rows, replacement=True, generator=self.generator)
         last = self.lengths[stream] - width
         start = self.begins[stream] + (self._uniform(n_rows) * (last + 1)).long()
         return self.tokens[start[:, None] + torch.arange(width, device=start.device)].long()
@@ -100,10 +90,6 @@ class BatchSampler:
 
     def _uniform(self, n: int) -> Tensor:
         return torch.rand(n, device=self.tokens.device, generator=self.generator)
-
-
-def _long_weight(stream: TokenStream) -> float:
-    return stream.weight if stream.long_weight is None else stream.long_weight
 
 
 def _inside(

@@ -86,11 +86,10 @@ OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 
 @dataclass(frozen=True)
 class TextFile:
-    """A text file and its sampling weight, by default its number of tokens; ``long_weight`` in the long stage."""
+    """A text file and its sampling weight, by default its number of tokens."""
 
     path: Path
     weight: float | None = None
-    long_weight: float | None = None
 
 
 @dataclass(frozen=True)
@@ -208,7 +207,7 @@ def prepare(texts: Sequence[TextFile], options: TrainingOptions, out: Path) -> T
                 "give more text, or a shorter context"
             )
         weight = float(len(tokens)) if text.weight is None else text.weight
-        streams.append(TokenStream(text.path.name, tokens, weight, text.long_weight))
+        streams.append(TokenStream(text.path.name, tokens, weight))
     digest = text_hash(document for training, held_out in read for document in [*training, *held_out])
     return TrainingData(tokenizer, streams, encode(tokenizer, read[0][1]), digest)
 
@@ -217,7 +216,7 @@ def recipe(options: TrainingOptions, data: TrainingData) -> dict[str, Any]:
     """The settings and data that determine a run: a checkpoint is resumed only with an equal recipe."""
     elsewhere = {"device", "checkpoint_seconds", "tokenizer", "film_points"}
     chosen = {name: value for name, value in asdict(options).items() if name not in elsewhere}
-    weights = {stream.name: [stream.weight, stream.long_weight] for stream in data.streams}
+    weights = {stream.name: stream.weight for stream in data.streams}
     return chosen | {"text": data.text_hash, "weights": weights}
 
 

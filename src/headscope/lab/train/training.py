@@ -217,12 +217,11 @@ class TrainingRun:
     def _advance(self, forward: Callable[[Tensor], Tensor]) -> Float[Tensor, ""]:
         """Take one optimizer step."""
         n_rows, context = self.options.stage(self.step)
-        long = self.step >= self.options.steps
         for group in (group for optimizer in self.optimizers for group in optimizer.param_groups):
             group["lr"] = self.options.rate(self.step)
         self.model.train()
         precision = torch.autocast("cuda", torch.bfloat16) if self.on_gpu else nullcontext()
-        rows = self.batches.batch(self.step, n_rows, context, long=long)
+        rows = self.batches.batch(self.step, n_rows, context)
         with precision:
             losses = forward(rows)
         self._weighted(losses).backward()  # type: ignore[no-untyped-call]
