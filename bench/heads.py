@@ -1,7 +1,7 @@
 """Run the battery on a model and save its report: python bench/heads.py [MODEL] [--name NAME] [--twice] [--ship]
 
 The report goes to results/heads/NAME.json. With --twice a second run has to be equal; --ship puts it
-beside the embedded model.
+where the program shows it: for the embedded model, and for smollm2.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from headscope.scope import Scope, load
 RESULTS = Path(__file__).parent / "results" / "heads"
 
 
-def ship(report: Report, scope: Scope, path: Path = roles.SHIPPED) -> None:
-    """Write a report beside the model it was measured on, marked with its weight hash."""
+def ship(report: Report, scope: Scope, path: Path | None = None) -> None:
+    """Write a report where it ships, marked with the hash of the weights it was measured on."""
     if (report.model, report.n_heads) != (scope.shape.name, scope.shape.n_heads):
         raise InputError(
             f"this report is of {report.model} with {report.n_heads} heads, "
             f"the model here is {scope.shape.name} with {scope.shape.n_heads}; run `python bench/heads.py` first"
         )
     marked = replace(report, recipe={**report.recipe, roles.WEIGHTS: weight_hash(scope.model.model, torch.float32)})
-    write_atomic(path, (json.dumps(marked.to_dict(), indent=1, ensure_ascii=False) + "\n").encode())
+    written = json.dumps(marked.to_dict(), indent=1, ensure_ascii=False) + "\n"
+    write_atomic(path or roles.REPORTS[scope.shape.name], written.encode())
 
 
 def main() -> None:
@@ -42,7 +43,7 @@ def main() -> None:
     parser.add_argument("--name", help="name of the model and of the result file")
     parser.add_argument("--twice", action="store_true", help="run it again and compare")
     parser.add_argument("--threads", type=int, default=1, help="part of the recipe: sums depend on it in the last bits")
-    parser.add_argument("--ship", action="store_true", help="ship it beside the embedded model")
+    parser.add_argument("--ship", action="store_true", help="put it where the program shows it")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     called = {"name": given.name} if given.name else {}

@@ -22,7 +22,7 @@ EXPLAINED = Path(__file__).parent.parent / "src" / "headscope" / "explained"
 MICROSCOPE = "HEADSCOPE_MICROSCOPE"
 PAGES = {
     "Start": "start", "Learn": "learn", "Microscope": "microscope", "Four heads": "four-heads", "By hand": "by-hand",
-    "One or many": "one-or-many", "Film": "film", "Model cards": "cards", "Census": "census",
+    "One or many": "one-or-many", "Film": "film", "Real heads": "real", "Model cards": "cards", "Census": "census",
 }  # fmt: skip
 FIGURE = re.compile(r"^!\[[^\]]*\]\(images/fork\.png\)$", re.MULTILINE)
 FROM_ELSEWHERE = "https://unpkg.com/iframe-worker/shim"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -33,6 +34,7 @@ LETTER = (
 READY = {
     "film": "[data-score=induction]",
     "cards": "[data-fact=total]",
+    "real": "[data-card=successor]",
     "learn": "[data-question='2']",
     "census": "[data-example] >> nth=0",
 }
@@ -252,3 +254,29 @@ def test_pages_are_accessible_and_fit_every_width(show: Show, fragment: str):
         fits(page, width)
     page.set_viewport_size({"width": 1440, "height": 900})
     assert serious_violations(page) == []
+
+
+def test_real_heads_are_seen_lost_and_compared(show: Show) -> None:
+    """A card, its head switched off, another head by the map, the wall, and no serious violation on a phone either."""
+    page = show("real")
+    expect(page.locator("[data-card]")).to_have_count(15)
+    page.locator("[data-card=successor]").click()
+    expect(page).to_have_url(re.compile(r"#real\?v=1&card=successor$"))
+    expect(page.locator("h1")).to_have_text("23.3 Rules out what was listed")
+    expect(page.locator("main")).to_contain_text("Without it, May falls from 56% to 7%.")
+    page.get_by_role("switch").click()
+    expect(page.locator("main")).to_contain_text("its output is zero")
+    page.get_by_role("application", name="All heads").press("ArrowRight")
+    expect(page.locator("h1")).to_have_text("23.4 A head for facts")  # elsewhere it has a card
+    expect(page.locator("main")).to_contain_text("It is shown in another sentence")
+    expect(page).to_have_url(re.compile(r"card=successor&head=23\.4$"))
+    page.get_by_label("this head on").select_option("capital")
+    expect(page.locator("main")).to_contain_text("Without it, Berlin falls from 80% to 15%.")
+    assert not serious_violations(page)
+    page.keyboard.press("Escape")
+    expect(page.locator("[data-card]")).to_have_count(15)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.locator("[data-card=mover]").click()
+    expect(page.get_by_role("button", name="Next")).to_be_visible()
+    fits(page, 390)
+    assert not serious_violations(page)

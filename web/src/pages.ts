@@ -33,6 +33,7 @@ export const PAGES: Page[] = [
   { key: "by-hand", load: () => import("./by-hand/ByHandPage.svelte") },
   { key: "one-or-many", load: () => import("./one-or-many/OneOrManyPage.svelte") },
   { key: "film", load: () => import("./film/FilmPage.svelte") },
+  { key: "real", load: () => import("./real-heads/RealHeadsPage.svelte") },
   { key: "cards", load: () => import("./cards/CardsPage.svelte") },
   { key: "census", load: () => import("./census/CensusPage.svelte") },
   { key: "class", load: () => import("./classroom/ClassPage.svelte") },

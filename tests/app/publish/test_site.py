@@ -13,6 +13,7 @@ import yaml
 
 from headscope import __version__
 from headscope.app.export.saved_explanations import EXAMPLES
+from headscope.app.pages import REAL_HEADS
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.course import lessons
 from headscope.app.publish import site
@@ -45,6 +46,7 @@ def test_weights_without_a_licence_are_published_only_by_those_who_may(tmp_path:
 @pytest.mark.slow
 def test_every_lesson_has_a_file_under_the_name_of_its_request() -> None:
     found = stored_answers(Censuses())
+    assert found["real-heads"] == REAL_HEADS.read_bytes()
     lesson = json.loads(found["lessons/1"])
     assert lesson["title"] == lessons.lesson(1).title
     assert json.loads(found["class"]) is None
@@ -110,6 +112,9 @@ def test_a_site_whose_model_cannot_be_exported_says_why_and_keeps_its_looks(
     assert "script-src 'self' 'wasm-unsafe-eval'" in page
     assert '<meta name="description" content="&lt;script&gt;alert(1)&lt;/script&gt;" />' in page
     assert "frame-ancestors" not in page
+    front = yaml.safe_load((tmp_path / "site" / "README.md").read_text(encoding="utf-8").split("---")[1])
+    assert (front["title"], front["sdk"], front["app_file"]) == (title, "static", "index.html")
+    assert (tmp_path / "site" / ".nojekyll").exists()
     assert made.sizes == sizes_of(tmp_path / "site")
     _assert_nothing_of_this_machine(tmp_path / "site")
 

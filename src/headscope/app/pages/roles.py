@@ -1,4 +1,4 @@
-"""The roles of a model's heads and the published claims about them; the report that ships with the embedded model.
+"""The roles of a model's heads and the published claims about them; the reports that ship with two models.
 
 ``python bench/heads.py --ship`` runs the battery and ships its report, marked with the hash of the weights it was
 measured on. It is shown for these weights and for no others.
@@ -24,6 +24,7 @@ from headscope.names import ModelShape, printable
 from headscope.scope import EMBEDDED, Scope
 
 SHIPPED = EMBEDDED / "heads.json"
+REPORTS = {EMBEDDED.name: SHIPPED, "SmolLM2-135M-Instruct": Path(__file__).with_name("smollm2_heads.json")}
 CARD = EMBEDDED / "MODEL_CARD.md"
 WEIGHTS = "weights"  # the recipe's entry with the hash of the weights in float32, whatever precision is loaded
 
@@ -81,9 +82,10 @@ class Roles(Response):
     recipe: str = ""
 
 
-def shipped(scope: Scope, path: Path = SHIPPED) -> Report | None:
+def shipped(scope: Scope, path: Path | None = None) -> Report | None:
     """The report that ships with this model, if its weights have one."""
-    if scope.shape.name != EMBEDDED.name or not path.exists():
+    path = path or REPORTS.get(scope.shape.name)
+    if path is None or not path.exists():
         return None
     report = Report.from_dict(json.loads(path.read_text(encoding="utf-8")))
     return report if report.recipe.get(WEIGHTS) == weight_hash(scope.model.model, torch.float32) else None

@@ -1,4 +1,4 @@
-"""Answers of the pages that need no model, as files: lessons, the film, the cards, the lab, worksheets, censuses.
+"""Answers of the pages that need no model, as files: lessons, film, real heads, cards, the lab, worksheets, censuses.
 
 A file is named by the request it answers: a path, and after a space the JSON of its body where it has one. Many small
 answers together are a file by the beginning that their requests share: a card with other numbers of heads, a census's
@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from pydantic_core import to_jsonable_python
 
-from headscope.app.pages import by_hand, cards, four_heads, one_or_many
+from headscope.app.pages import REAL_HEADS, by_hand, cards, four_heads, one_or_many
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.course import lessons
 from headscope.app.pages.film import Films
@@ -35,6 +35,7 @@ def stored_answers(censuses: Censuses) -> Files:
     names = films.names()
     for name in names[:1]:
         found["film"] = found[f"film?name={name}"] = pack(*films.film(name))
+    found["real-heads"] = REAL_HEADS.read_bytes()
     for number, census in censuses.opened().items():
         found[f"censuses/{number}"] = pack(*census.table)
     return found

@@ -330,6 +330,11 @@ def _write_pages(options: PublishOptions) -> None:
     page = re.sub("<title>.*?</title>", lambda _: f"{policy}\n    {title}\n    {about}", page, count=1)
     (options.out / "index.html").write_text(page, encoding="utf-8")
     (options.out / "CITATION.cff").write_text(CITATION, encoding="utf-8")
+    # what a static Space of Hugging Face and GitHub Pages read
+    front = {"title": options.title, "sdk": "static", "app_file": "index.html", "pinned": False}
+    head = "".join(f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in front.items())
+    (options.out / "README.md").write_text(f"---\n{head}---\n\nMade by headscope.\n", encoding="utf-8")
+    (options.out / ".nojekyll").touch()
     (options.out / "runtime").mkdir()
     shutil.copy(RUNTIME, options.out / "runtime" / RUNTIME.name)
     write_python(options.out / "python")

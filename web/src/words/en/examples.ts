@@ -19,5 +19,6 @@ export default {
   readsLittle: "This example does not work with this model: none of its heads attends this way.",
   searching: "Looking for an example that works with it.",
   offer: (name: string) => `“${name}” works with it`,
+  recorded: "See a sentence of this kind on a real model",
   none: "None of the other examples works with it either.",
 };

@@ -10,6 +10,7 @@ export default {
     "by-hand": "By hand",
     "one-or-many": "One or many",
     film: "Film",
+    real: "Real heads",
     cards: "Model cards",
     census: "Census",
     class: "Class",

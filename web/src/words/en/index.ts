@@ -20,6 +20,7 @@ import head from "./pages/head";
 import media from "./pages/media";
 import oneOrMany from "./pages/one-or-many";
 import pattern from "./pages/pattern";
+import real from "./pages/real";
 import prediction from "./pages/prediction";
 import puzzles from "./pages/puzzles";
 import trace from "./pages/trace";
@@ -45,6 +46,7 @@ export default {
   oneOrMany,
   pattern,
   prediction,
+  real,
   published,
   puzzles,
   start,

@@ -1,13 +1,13 @@
-"""Routes of the film, the model cards and the lessons. They need no model."""
+"""Routes of the film, the real heads, the model cards and the lessons. They need no model."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi.responses import FileResponse, Response
 
-from headscope.app.pages import cards
+from headscope.app.pages import REAL_HEADS, cards
 from headscope.app.pages.cards import CardRequest, CardResponse
 from headscope.app.pages.course import lessons
 from headscope.app.pages.course.classroom import Classroom
@@ -29,6 +29,7 @@ def routes(worker: RequestWorker, films: Films, held: Classroom | None) -> APIRo
         return await worker.run_packed_in(worker.films, request, lambda: films.film(name), kind="short")
 
     router.get("/cards", responses=PROBLEM)(cards.card_list)
+    router.get("/real-heads")(lambda: FileResponse(REAL_HEADS))
 
     @router.post("/card", response_model=CardResponse, responses=PROBLEM)
     async def read_card(request: Request, asked: CardRequest) -> Any:

@@ -1,0 +1,57 @@
+// Real heads: the recorded cards' own sentences come with the recording; these are the page's.
+export default {
+  tab: "Real heads · headscope",
+  title: "Real heads",
+  says: (cards: number, heads: number, model: string) =>
+    `${cards} of the ${heads} heads of ${model}, a real language model, each in a sentence that shows what it does, and what the model says without it. Some have a name and a paper. One has neither.`,
+  arcs: "Arcs: from the *selected word* to what the head attends to.",
+  bars: "Bar: the next word. Filled is lost without the head, hollow is gained.",
+  yours: "Yours",
+  all: (heads: number) => `All ${heads} heads`,
+  choose: "Choose a sentence, a layer and a head. The card becomes the microscope.",
+  cards: "Cards",
+  wall: "All",
+  back: "Back",
+  next: "Next",
+  place: (at: number, of: number) => `${at} of ${of}`,
+  backTo: (head: string, name: string) => `Back to ${head}, ${name}`,
+  layerHead: (layer: number, head: number) => `Layer ${layer}, head ${head}`,
+  chosen: "Chosen by you.",
+  on: "this head on",
+  map: (heads: number) => `All ${heads} heads on this sentence`,
+  marks: (layers: number, heads: number) => `${layers} layers × ${heads}. ● card here, ○ card elsewhere`,
+  walk: (head: string) => `All heads. Head ${head}. Arrow keys walk.`,
+  figure: "The sentence. Arrow keys select a word.",
+  pattern: (head: string) => `The pattern of ${head}`,
+  rows: "A row per word: what it attends to. Press a row.",
+  nextWord: "Next word, in %",
+  switch: (head: string) => `head ${head}`,
+  bar: (word: string, before: string, after: string) => `${word} ${before}, without the head ${after}`,
+  key: "Filled: lost without the head. Hollow: gained without it.",
+  offKey: "Switched off: its output is zero. Dashed: what was there with the head.",
+  live: (heads: string) =>
+    `Recorded, nothing is computed here. Make it live with your own sentence: \`${heads}\` (93 MB)`,
+  turn: "Every head in turn",
+  turnSays: (words: string) =>
+    `where ${words} would be without it. Each dot is a head; dashed: with all heads. Press one.`,
+  turnLabel: (words: string) => `${words} without each head in turn`,
+  twenty: "More sentences",
+  limits: "Why this is not the whole story",
+  hasCard: "This head has a card",
+  elsewhere: "It is shown in another sentence, as",
+  unsaid: "What we do not say",
+  oneSentence: "One sentence does not give a head a role. The microscope runs the tests.",
+  readMore: "Read more:",
+  hardly: (words: string, s: string, before: string, after: string) =>
+    `Without it, ${words} hardly change${s} (${before}, then ${after}).`,
+  falls: (words: string, s: string, before: string, after: string) =>
+    `Without it, ${words} fall${s} from ${before} to ${after}.`,
+  rises: (words: string, s: string, before: string, after: string) =>
+    `Without it, ${words} rise${s} from ${before} to ${after}.`,
+  and: (first: string, last: string) => `${first} and ${last}`,
+  firstWord: "the first word",
+  attends: (word: string, keys: string) => `At *${word}*, it attends to ${keys}.`,
+  nowhere: (word: string) => `At *${word}*, no word gets more than 8% of its attention.`,
+  rank: (rank: number, heads: number) =>
+    `It is number ${rank} of ${heads} by how much the next word changes without it, in this sentence.`,
+};
