@@ -2741,7 +2741,7 @@ export interface components {
         RoleTrial: {
             /**
              * Control
-             * @description the best head of the same model with random weights
+             * @description the best head of the same model with shuffled weights
              */
             control: number | null;
             /**

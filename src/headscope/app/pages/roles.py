@@ -63,7 +63,7 @@ class RoleTrial(Response):
     named: list[str]
     measure: str
     threshold: float | None
-    control: float | None = Field(description="the best head of the same model with random weights")
+    control: float | None = Field(description="the best head of the same model with shuffled weights")
     scores: list[float | None]
     rivals: list[float | None]
 

@@ -16,7 +16,7 @@ export default {
 
   where: {
     title: "Where it looks",
-    onThisText: "all its attention on this text",
+    onThisText: "all its attention on this text; each key counts once",
     rest: (classes: number) => (classes === 1 ? "one other class" : `${classes} other classes`),
   },
 
@@ -85,6 +85,6 @@ export default {
     marks: (rival: string) =>
       `Dot: this head; line: 95% interval over inputs; grey: the best competing explanation for the same head${rival}; tick: the threshold for this role.`,
     tried: (inputs: number, p: number) => `${inputs} inputs; p = ${p} for the whole model.`,
-    control: (score: string) => `The best head of the same model with random weights: ${score}.`,
+    control: (score: string) => `The best head of the same model with shuffled weights: ${score}.`,
   },
 };
