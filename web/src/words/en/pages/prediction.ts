@@ -63,7 +63,9 @@ export default {
     surer: "surer",
     of: "of",
     others: (heads: number) =>
-      heads > 1 ? `${heads} other heads also raise it` : `${heads} other head also raises it`,
+      heads > 1
+        ? `${heads} other heads contribute over +0.40 each to the logit of`
+        : "1 other head contributes over +0.40 to the logit of",
     on: (head: string) => `Switch ${head} on`,
     off: (head: string) => `Switch ${head} off`,
     notInFile: "You cannot switch heads off in a saved file: it does not contain the model.",
