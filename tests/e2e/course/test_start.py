@@ -157,6 +157,7 @@ def test_start_fits_every_width(visit: Visit) -> None:
 
 def test_headings_do_not_skip_a_level(visit: Visit) -> None:
     page = visit()
+    expect(page.locator("h1")).to_be_visible()
     levels = page.locator("h1, h2, h3").evaluate_all("all => all.map(one => Number(one.tagName[1]))")
     assert levels[0] == 1
     assert all(after - before <= 1 for before, after in pairwise(levels))

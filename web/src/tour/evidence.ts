@@ -10,7 +10,7 @@ export interface Evidence {
   tokens: string[]; // as they are shown
   opens: boolean; // the first of them is a special token
   reads: number[]; // the head's attention from the last token
-  layer: string[]; // the heads of its layer, how many numbers each returns, and what each contributes to the logit
+  layer: string[]; // the heads of its layer, how many numbers each returns, and what each contributes to the logit, if known
   size: number;
   parts: number[];
   /** the likeliest next tokens with the head and without it; none for a model that predicts none */
@@ -61,17 +61,20 @@ async function tryText(source: Source, model: ModelCard, roles: Roles | null, te
   }
   const { site, head: row } = heads[head];
   const tokens = tokensOf(look, streamsOf(look, site)[1]);
-  const split = await source.attribution({ look: look.look, site: site.name, position });
+  const asked = { look: look.look, site: site.name, position };
+  const split = await source.attribution(asked).catch(() => null); // no logit of some models can be split over heads
+  const [side, last] = [look.side, Math.min(look.side, tokens.length) - 1];
+  const seen = (at: number) => (look.thumbnails[(head * side + last) * side + at] / 255) ** 2;
   const first = heads.findIndex((one) => one.site === site);
   return {
     text,
     head: heads[head].name,
     tokens: tokens.map((token) => visible(token.text)),
     opens: tokens[0]?.end == null || tokens[0].start === tokens[0].end,
-    reads: Array.from(split.weights.subarray(row * tokens.length, (row + 1) * tokens.length)),
+    reads: tokens.map((_, at) => split?.weights[row * tokens.length + at] ?? seen(at)),
     layer: heads.slice(first, first + site.n_heads).map(({ name }) => name),
     size: site.d_value,
-    parts: Array.from({ length: site.n_heads }, (_, at) => split.logits[first + at] || 0),
+    parts: split?.toward ? Array.from(split.logits.subarray(first, first + site.n_heads)) : [],
     guesses,
   };
 }

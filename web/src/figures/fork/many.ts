@@ -133,8 +133,9 @@ export function switchOff(pen: Pen, real: Evidence): void {
   const largest = Math.max(...parts.map(Math.abs), 0.01);
   const scale = (wide ? 160 : 76) / largest;
   pen.text("layer", 0, top - 10, 13, said.layer(layer.length, real.size), { kind: "two", s: "concat" });
-  pen.text("through", 0, top + high + 28, 13, said.through(best), { kind: "two", s: "wo" });
-  pen.line("axis", 0, zero + 0.5, half, zero + 0.5, { stroke: "var(--ink-3)" });
+  const known = parts.length > 0;
+  if (known) pen.text("through", 0, top + high + 28, 13, said.through(best), { kind: "two", s: "wo" });
+  if (known) pen.line("axis", 0, zero + 0.5, half, zero + 0.5, { stroke: "var(--ink-3)" });
   layer.forEach((name, at) => {
     const mine = at === me;
     const [middle, bar] = [(at + 0.5) * part, part * 0.6];
@@ -145,6 +146,7 @@ export function switchOff(pen: Pen, real: Evidence): void {
     const s = mine ? "head1" : "headh";
     pen.rect(`part:${at}`, at * part + 0.5, top, part - 1, high, { fill, tint: mine ? Number(!off) : at % 2 ? 0.45 : 0.7, stroke: mine ? fill : undefined, dash: away ? "2 3" : undefined, s: `concat ${s}`, press: mine ? "off" : undefined }); // prettier-ignore
     if (part > 24 || mine) pen.text(`partn:${at}`, middle, top + high / 2 + 4.5, part > 38 ? 13 : 11, name, { kind: mine ? (off ? "s1 b" : "paper b") : "ink", anchor: "middle", s: "concat" }); // prettier-ignore
+    if (!known) return;
     if (mine) pen.rect("wasn", middle - bar / 2, low, bar, tall, { stroke: fill, dash: "2 3" });
     pen.rect(`y:${at}`, middle - bar / 2, away ? zero : low, bar, away ? 0 : tall, { fill, s: `y ${s}` });
     const number = away ? "0" : signed(parts[at]);
@@ -174,8 +176,8 @@ export function switchOff(pen: Pen, real: Evidence): void {
     pen.text(`percent:${at}`, width, y + bar / 2 + 5, wide ? 15 : 13, `${percent(now)}%`, { kind: at ? "n" : "ink b", anchor: "end" }); // prettier-ignore
   });
   const mine = (me + 0.5) * part;
-  if (wide) pen.thread("thread", "side", mine + part * 0.3, zero - (Math.max(0, parts[me]) * scale) / 2, left - 12, list + 14 + bar / 2, { stroke: colour(0), thick: 1.5, dash: off ? "1 5" : undefined, opacity: off ? 0.5 : 0.8, s: "head1" }); // prettier-ignore
+  if (wide && known) pen.thread("thread", "side", mine + part * 0.3, zero - (Math.max(0, parts[me]) * scale) / 2, left - 12, list + 14 + bar / 2, { stroke: colour(0), thick: 1.5, dash: off ? "1 5" : undefined, opacity: off ? 0.5 : 0.8, s: "head1" }); // prettier-ignore
   const sum = parts.reduce((whole, each, at) => whole + (off && at === me ? 0 : each), 0);
-  pen.text("sum", 0, zero + (wide ? 66 : 48), 13, said.together(signed(sum)), { kind: "two", s: "y" });
+  if (known) pen.text("sum", 0, zero + (wide ? 66 : 48), 13, said.together(signed(sum)), { kind: "two", s: "y" });
   pen.height = wide ? Math.max(zero + 84, list + 14 + rows.length * row + 10) : list + 14 + rows.length * row + 10;
 }

@@ -22,8 +22,8 @@ export function mix(pen: Pen): void {
       for (const head of [0, 1]) pen.share(head, word, spot.middle + (head ? 3 : -3 - bar), 36, bar, 62, 11);
     });
   else {
-    top = spots.at(-1)!.y + 154;
-    butterfly(pen, top - 140, 24, 16);
+    top = spots.at(-1)!.y + 166;
+    butterfly(pen, top - 152, 24, 16);
   }
   const apart = size * thick + 92;
   const left = wide ? 388 : width - count * cells; // of W_O and of y, which has one place in both arrangements

@@ -47,7 +47,7 @@ export function tableOf(fork: Fork, step: number, real: Evidence | null): Table 
   }
   if (!real) return [];
   const guesses = real.guesses.map((one) => [visible(one.text), `${percent(one.before)}%`, `${percent(one.after)}%`]);
-  const parts = real.layer.map((name, at) => [name, signed(real.parts[at])]);
+  const parts = real.parts.map((part, at) => [real.layer[at], signed(part)]);
   return [
     { head: [said.token, said.on, said.off], rows: guesses },
     { head: ["", said.logit], rows: parts },
@@ -80,7 +80,8 @@ export function voiceOf(fork: Fork, step: number, real: Evidence | null): string
   if (!real) return voice.waiting;
   if (!real.guesses.length) return voice.none(real.head);
   const [{ text, before, after }] = real.guesses;
-  const own = signed(real.parts[real.layer.indexOf(real.head)]);
+  const part = real.parts[real.layer.indexOf(real.head)];
+  const own = part === undefined ? "" : signed(part);
   if (fork.off) return voice.off(visible(text), percent(before), percent(after), own);
   const { tokens, reads } = real;
   const most = reads.indexOf(Math.max(...(real.opens ? reads.slice(1) : reads))); // the first token is no word

@@ -35,7 +35,7 @@ export default {
     on: (last: string, reads: string, head: string) =>
       `A head of a real model: from *${last}*, {1:head ${head}} attends most to **${reads}**. **Switch the head off,** and see what the model predicts.`,
     off: (token: string, before: string, after: string, own: string) =>
-      `Without it, **${token}** goes from ${before}% to ${after}%. Its direct contribution to the logit was ${own}; the rest came through later layers, which read what it wrote.`,
+      `Without it, **${token}** goes from ${before}% to ${after}%.${own && ` Its direct contribution to the logit was ${own}; the rest came through later parts of the model, which read what it wrote.`}`,
     none: (head: string) => `Head ${head} is selected. This model predicts no next token, so nothing is measured here.`,
     waiting: "Running the model …",
   },
@@ -95,8 +95,7 @@ export default {
       "4096.32.32": "as in Llama 2 7B",
       "4096.32.8": "grouped-query attention, as in Llama 3 8B",
     } as Record<string, string>,
-    heads: "heads",
-    sets: "sets of keys and values",
+    heads: (heads: number) => `${heads} heads`,
     head: (head: string) => `head ${head}`,
     again: "As it was",
     show: "Show the numbers",
