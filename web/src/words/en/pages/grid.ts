@@ -57,8 +57,8 @@ export default {
   untested: "heads. None has been tested for a role yet.",
 
   papers: "Papers describe these heads",
-  outcomes: { agrees: "these weights agree", differs: "these weights differ", "not tested": "not tested here" },
+  outcomes: { agrees: "found here", differs: "not found here", "not tested": "not tested here" },
   rank: (score: string, rank: number | null) => `: ${score}, rank ${rank}`,
   published: (score: string) => `; published ${score}`,
-  marks: "● these weights agree · ○ they differ · · not tested",
+  marks: "● found here · ○ not found here · · not tested",
 };

@@ -73,8 +73,8 @@ export default {
     noneAlike: "No other head has a similar pattern on this text.",
     calls: (source: string) => `${source} calls it`,
     outcomes: {
-      agrees: "; these weights agree",
-      differs: "; these weights differ",
+      agrees: "; found here",
+      differs: "; not found here",
       "not tested": "; these weights have not been tested for it",
     },
     how: "How we know",
