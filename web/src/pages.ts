@@ -6,10 +6,8 @@ import type { words } from "./words/words";
 export interface PageProps {
   source: Source;
   ownsAddress: boolean;
-  /** the address whose state is shown, where it is not the browser's: a stop of the tour, a figure in a lesson */
+  /** the address whose state is shown, where it is not the browser's */
   at?: string;
-  /** told each time the state changes, with its address */
-  moved?: (address: string) => void;
 }
 
 export type PageKey = keyof (typeof words)["frame"]["pages"];
