@@ -226,7 +226,7 @@ def test_last_stop_measures_the_model_and_leads_on(visit: Visit, scope: Scope) -
     shows(page, f"{best.token.text.strip()} {per_cent(best.probability)} percent")
     switch.press("Enter")
     expect(page.locator("[data-stop]")).to_contain_text(f"goes from {per_cent(best.probability)}% to")
-    for name in ("The course",):
+    for name in ("The course", "Heads of a larger model"):
         expect(page.get_by_role("link", name=name)).to_be_visible()
     page.get_by_role("link", name="Open the microscope", exact=True).click()
     expect(page).to_have_url(re.compile(rf"#microscope\?.*off={re.escape(head)}"))
