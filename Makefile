@@ -1,5 +1,5 @@
 # Each target installs what it needs: `make run` the package, `make test` the extra `test`, the others the extra `dev`.
-.PHONY: run test test-all floors fuzz check verify bench conformance model soak web docs site wheel peers start help
+.PHONY: run test test-all floors fuzz check verify bench conformance model soak web docs pictures site wheel peers start help
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -70,6 +70,11 @@ docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
+pictures: $(READY)
+	$(BIN)/python docs/pictures.py
+	$(BIN)/python -m docs.generate.gallery docs/images/gallery
+	$(BIN)/python -m tests.e2e.pictures docs/images
+
 site: $(READY)
 	rm -rf site
 	$(BIN)/python -m docs.generate.commands docs/reference/commands.md
@@ -105,6 +110,7 @@ help:
 	@echo "make model TEXT=…  train, judge and pack another embedded model into runs/embedded (a GPU and half an hour;"
 	@echo "            RUN=folder, WITH='more arguments of bench.train_model')"
 	@echo "make docs   build the documentation into site/"
+	@echo "make pictures  take the pictures of README and documentation again, of the built page (needs Chromium)"
 	@echo "make site   the embedded model's microscope, the course and the documentation as one static site, into site/"
 	@echo "make wheel  build the wheel and the sdist, check what is inside, and look at a text with it in a fresh environment"
 	@echo "make peers  the same tasks with TransformerLens, nnsight, BertViz and CircuitsVis; writes the README's table"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from docs.generate import commands as commands_page
+from docs.generate import gallery
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -42,7 +43,14 @@ def _named(pages: list[Path]) -> list[str]:
 
 
 WITH_PYTHON = [page for page in PAGES if "```python" in page.read_text(encoding="utf-8")]
-LONG_PAGES = ("my-question", "notebook", "long-text", "prune")  # seconds each: make test leaves them to make test-all
+LONG_PAGES = (
+    "my-question",
+    "notebook",
+    "long-text",
+    "prune",
+    "gallery",
+    "induction",
+)  # seconds each: make test leaves them to make test-all
 
 
 @pytest.mark.parametrize(
@@ -61,6 +69,15 @@ def test_the_page_runs_and_prints_what_it_shows(
     printed = capsys.readouterr().out.splitlines()
     for shown in "".join(_fenced(text, "text")).splitlines():
         assert shown in printed
+
+
+def test_the_gallery_shows_twelve_pictures_of_at_most_five_lines() -> None:
+    shown = gallery.blocks()
+    assert len(shown) == 12
+    for file, code in shown:
+        assert f'save("{file}")' in code
+        assert len(code.splitlines()) <= 5, file
+        assert (ROOT / "docs" / "images" / "gallery" / file).is_file()
 
 
 def _commands() -> list[tuple[str, list[str]]]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import wraps
+from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, SupportsFloat, SupportsIndex, TypeVar, Union, get_args, get_origin
 
@@ -25,9 +27,9 @@ def checked(what: T) -> T:
     The values of a ``Literal`` are accepted in upper and lower case.
     """
     if isinstance(what, type):
-        public = ["__init__"] if is_dataclass(what) else [name for name in vars(what) if not name.startswith("_")]
-        for name in public:
-            if inspect.isfunction(vars(what)[name]):
+        public = [] if is_dataclass(what) else [name for name in vars(what) if not name.startswith("_")]
+        for name in ("__init__", *public):
+            if inspect.isfunction(vars(what).get(name)):
                 setattr(what, name, checked(vars(what)[name]))
         return what
     signature, hints = inspect.signature(what), dict[str, Any]()
@@ -40,29 +42,39 @@ def checked(what: T) -> T:
         except TypeError as error:
             takes = ", ".join(name for name in signature.parameters if name != "self")
             raise InputError(f"{called}(): {error}. It takes {takes or 'no arguments'}") from None
-        if not hints:  # once, as modules that annotations name may be imported later than this one
-            names = _Names(inspect.unwrap(what).__globals__)
-            written = {name: each.annotation for name, each in signature.parameters.items()}
-            hints.update({name: eval(each, {}, names) for name, each in written.items() if isinstance(each, str)})
         for name, value in given.arguments.items():
             if name != "self" and value is not signature.parameters[name].default:
-                given.arguments[name] = _checked(called, signature.parameters[name], value, hints.get(name, Any))
+                hint = hints.get(name, signature.parameters[name].annotation)
+                if isinstance(hint, str):  # resolved when it is needed: what it names may be imported later than this
+                    names = _Names(inspect.unwrap(what).__globals__)
+                    hint = eval(hint, {}, names)
+                    hints.update({name: hint} if names.loaded else {})
+                given.arguments[name] = _checked(called, signature.parameters[name], value, hint)
         return what(*given.args, **given.kwargs)
 
     return wrapper  # type: ignore[return-value]
 
 
 class _Names(dict[str, Any]):
-    """A module's names; what it imports for type checkers only is Any."""
+    """A module's names, and those that it imports for type checkers only."""
+
+    loaded = True
 
     def __missing__(self, name: str) -> Any:
-        return getattr(builtins, name, Any)
+        if name in vars(builtins):
+            return vars(builtins)[name]
+        ours = [module for key, module in sys.modules.items() if key.startswith("headscope.")]
+        found = [each for module in ours if isinstance(each := vars(module).get(name), type)]
+        self.loaded = self.loaded and bool(found)
+        return found[0] if found else type(name, (), {})  # of a class that nothing has imported there is no object
 
 
 def _checked(called: str, parameter: inspect.Parameter, value: Any, hint: Any) -> Any:
     """The value of an argument, as its ``Literal`` writes it; refused if it does not fit."""
     if parameter.kind is parameter.VAR_POSITIONAL:
         return tuple(_checked(called, parameter.replace(kind=parameter.KEYWORD_ONLY), each, hint) for each in value)
+    if Path in get_args(hint) and isinstance(value, str | Path) and "\0" in str(value):
+        raise InputError(f"{parameter.name}={str(value)!r} is not a file name: it contains the character NUL")
     values = [one for each in (hint, *get_args(hint)) if get_origin(each) is Literal for one in get_args(each)]
     same = [one for one in values if isinstance(value, str) and str(one).lower() == value.lower()]
     if same:
@@ -84,16 +96,19 @@ def _fits(value: Any, hint: Any) -> bool:
     if kind is Literal:
         return value in parts
     if kind in (int, float):
-        return isinstance(value, SupportsIndex if kind is int else SupportsFloat)
+        number = isinstance(value, SupportsIndex if kind is int else SupportsFloat)
+        return number and not getattr(value, "shape", ())  # an array or tensor of one number is a number
     if kind is Any or not isinstance(kind, type):
         return True
     if vars(kind).get("_is_protocol") and not vars(kind).get("_is_runtime_protocol"):
         return True
-    if not isinstance(value, kind) or (isinstance(value, str) and kind in (Sequence, Collection)):
+    if not isinstance(value, kind) or (isinstance(value, str | bytes) and kind in (Sequence, Collection)):
         return False  # one text, given for a list, would be read as a list of characters
-    if not parts or issubclass(kind, Mapping) or not issubclass(kind, Collection):
+    if not parts or not issubclass(kind, Collection):
         return True
     several: Any = value
+    if issubclass(kind, Mapping):
+        return all(_fits(key, parts[0]) and _fits(each, parts[1]) for key, each in several.items())
     if issubclass(kind, tuple) and parts[-1] is not Ellipsis:
         return len(several) == len(parts) and all(map(_fits, several, parts))
     return all(_fits(each, parts[0]) for each in several)

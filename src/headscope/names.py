@@ -18,11 +18,17 @@ class Head:
     """One head: ``Head("5", 1)`` is written ``5.1``, ``Head("decoder.5.cross", 1)`` is ``decoder.5.cross.1``.
 
     >>> Head.parse("decoder.5.cross.1")
-    Head(site='decoder.5.cross', head=1)
+    Head('decoder.5.cross', 1)
     """
 
     site: str
     head: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.site, str) or not isinstance(self.head, int):
+            raise HeadNameError(
+                f'Head({self.site!r}, {self.head!r}): give a text and a whole number, as in Head("5", 1)'
+            )
 
     @classmethod
     def parse(cls, name: HeadName | int) -> Head:
@@ -40,6 +46,9 @@ class Head:
 
     def __str__(self) -> str:
         return f"{self.site}.{self.head}"
+
+    def __repr__(self) -> str:
+        return f"Head({self.site!r}, {self.head})"
 
 
 HeadName = str | tuple[str | int, int] | Head

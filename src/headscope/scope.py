@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -70,6 +70,9 @@ class Generated:
     text: str
     tokens: tuple[Token, ...]
     steps: Sequence[Cuts]
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @checked
@@ -218,7 +221,7 @@ class Scope:
         from headscope.heads.patching import patching
 
         self._refuse_edits("patching")
-        return patching(self.look(clean), self.look(corrupted), metric, at, by, how)
+        return patching(self._look(clean).read(), self._look(corrupted).read(), metric, at, by, how)
 
     def prune(
         self,
@@ -321,7 +324,7 @@ class Scope:
     def sources(
         self,
         documents: Sequence[str | range],
-        question: Any,
+        question: str | Sequence[Mapping[str, Any]],
         answer: str | None = None,
         expected: str | None = None,
     ) -> Sources:
@@ -438,6 +441,7 @@ def open_look(path: str | Path, scope: Scope | None = None) -> Look:
     return open_saved_look(Path(path), None if scope is None else scope.model)
 
 
+@checked
 def load(source: Any = None, tokenizer: Any = None, **options: Any) -> Scope:
     """Open a model.
 

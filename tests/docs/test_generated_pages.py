@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from docs.generate import commands, film, one_or_many, roles, sharing
+from docs.generate import commands, film, one_or_many, roles, sharing, signatures, tasks
 
 from headscope.heads.film import Film
 from headscope.heads.roles.traits import MEANING
@@ -19,6 +19,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "film.md": lambda: film.page(Film.load(EMBEDDED / "film.safetensors")),
     "one-or-many.md": lambda: one_or_many.page(stored_results()),
     "reference/commands.md": commands.page,
+    "reference/signatures.md": signatures.page,
+    "tasks.md": tasks.page,
     "roles.md": roles.page,
     "sharing.md": lambda: sharing.page(json.loads(sharing.RESULTS.read_text(encoding="utf-8"))),
 }

@@ -6,12 +6,14 @@ from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.media.given_looks import GivenLooks
 from headscope.app.pages.microscope import Session
 from headscope.app.server import ServeOptions, serve
+from headscope.checked import checked
 from headscope.errors import InputError
 from headscope.heads.look.look import Look
 from headscope.heads.step_looks import StepLooks
 from headscope.scope import Scope
 
 
+@checked
 def show(*what: Scope | Look | StepLooks, port: int | None = None, open_browser: bool = True) -> None:
     """Serve the page with these scopes, looks, or steps of a run, until it is interrupted.
 

@@ -64,7 +64,10 @@ def observe(
     return Observation(rows, chosen.name, q.detach(), k.detach(), bound)
 
 
-def choose(q: Tensor, k: Tensor, v: Tensor, scores: Scores, backend: str | None = None) -> _Backend:
+Heads = Num[Tensor, "_ _ _ _"]  # batch, head, position, width
+
+
+def choose(q: Heads, k: Heads, v: Heads, scores: Scores, backend: str | None = None) -> _Backend:
     """Return the backend of that name, or the fastest that can run the request; a BackendError says why one cannot."""
     if backend is not None and backend not in BACKENDS:
         raise BackendError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
@@ -77,7 +80,7 @@ def choose(q: Tensor, k: Tensor, v: Tensor, scores: Scores, backend: str | None 
     return BACKENDS[backend]
 
 
-def refusals(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> dict[str, str | None]:
+def refusals(q: Heads, k: Heads, v: Heads, scores: Scores) -> dict[str, str | None]:
     """Return why each backend cannot run this request, or None where it can."""
     bound = scores.bind(q, k)
     return {name: backend.refuse(q, k, v, bound) for name, backend in BACKENDS.items()}

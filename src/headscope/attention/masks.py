@@ -241,6 +241,7 @@ def causal() -> Mask:
     return Mask((Causal(),))
 
 
+@checked
 def window(width: int) -> Mask:
     """Keys less than ``width`` away, on either side; combine with ``causal()`` for a sliding window."""
     if width < 1:
@@ -257,6 +258,7 @@ def padding(lengths: Num[Tensor, "..."] | Sequence[int | float], side: Side = "r
     return Mask((Padding(counts, side, longest=int(counts.max())),))
 
 
+@checked
 def documents(ids: Num[Tensor, "..."] | Sequence[int] | Sequence[Sequence[int]]) -> Mask:
     """Packed documents: a query attends only to keys with its own document id."""
     tensor = torch.as_tensor(ids)
@@ -265,6 +267,7 @@ def documents(ids: Num[Tensor, "..."] | Sequence[int] | Sequence[Sequence[int]])
     return Mask((Documents(tensor if tensor.ndim == 2 else tensor[None]),))
 
 
+@checked
 def dense(mask: Shaped[Tensor, "..."]) -> Mask:
     """Any mask: True (or 0.0) where a query may attend, False (or −inf) elsewhere. Three axes start with batch."""
     if not 2 <= mask.ndim <= 4:

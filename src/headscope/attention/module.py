@@ -15,7 +15,10 @@ from headscope.attention.masks import FULL, Mask
 from headscope.attention.observer import Call, attend, current
 from headscope.attention.rope import Rope
 from headscope.attention.scores import Scores
+from headscope.checked import checked
 from headscope.errors import ShapeError
+
+WIDEST = 2**20
 
 
 class _ByHead(NamedTuple):
@@ -32,6 +35,7 @@ class MultiHeadAttention(nn.Module):
     is the width of the context in cross-attention. By default only W_O has a bias.
     """
 
+    @checked
     def __init__(
         self,
         d_model: int,
@@ -53,8 +57,8 @@ class MultiHeadAttention(nn.Module):
             raise ShapeError(
                 f"{dropout=} is the probability to drop a weight; give a number from 0 up to, not including, 1"
             )
-        if d_context is not None and d_context < 1:
-            raise ShapeError(f"{d_context=} must be at least 1")
+        if d_context is not None and not 1 <= d_context <= WIDEST:
+            raise ShapeError(f"{d_context=} must be at least 1 and at most {WIDEST:,}")
         if rope is not None and rope.d_rotary > self.d_head:
             raise ShapeError(f"RoPE rotates {rope.d_rotary} entries of each head, but d_head={self.d_head}")
         self.d_model, self.n_heads, self.n_kv_heads = d_model, n_heads, n_kv_heads
@@ -203,6 +207,8 @@ def _check_sizes(d_model: int, n_heads: int, n_kv_heads: int, d_head: int | None
     """Return d_head, or raise a ShapeError for sizes that do not fit."""
     if min(d_model, n_heads, n_kv_heads) < 1:
         raise ShapeError(f"sizes must be at least 1: {d_model=}, {n_heads=}, {n_kv_heads=}")
+    if max(d_model, n_heads * (d_head or 1)) > WIDEST:
+        raise ShapeError(f"{d_model=}, {n_heads=}, {d_head=}: a module is at most {WIDEST:,} wide")
     if n_heads % n_kv_heads:
         raise ShapeError(f"{n_heads=} is not a multiple of {n_kv_heads=}; for multi-query attention use n_kv_heads=1")
     if d_head is None:
@@ -222,9 +228,12 @@ class KVCache:
     >>> cache.advance(x.shape[1])  # doctest: +SKIP
     """
 
+    @checked
     def __init__(self, like: MultiHeadAttention, *, n_layers: int = 1, batch: int = 1, capacity: int) -> None:
         if min(n_layers, batch, capacity) < 1:
             raise ShapeError(f"sizes must be at least 1: {n_layers=}, {batch=}, {capacity=}")
+        if (numbers := 2 * n_layers * batch * like.n_kv_heads * capacity * like.d_head) > 2**40:
+            raise ShapeError(f"this cache would hold {numbers:,} numbers: {n_layers=}, {batch=}, {capacity=}")
         weight = like.k_proj.weight
         shape = (n_layers, batch, like.n_kv_heads, capacity, like.d_head)
         self.keys = torch.zeros(shape, dtype=weight.dtype, device=weight.device)

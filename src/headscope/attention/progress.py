@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from headscope.checked import checked
+
 ProgressCallback = Callable[[str, int, int], None]
 """Called with the name of the task, the steps done, and the steps in all."""
 
@@ -88,6 +90,7 @@ def progress_callback(callback: ProgressCallback) -> Iterator[None]:
         _callback.reset(token)
 
 
+@checked
 def progress(shown: bool) -> None:
     """Show the progress of Python calls of more than a second on stderr, or (with False) never."""
     global _shows

@@ -36,12 +36,15 @@ class Question:
     _cache: dict[Hashable, tuple[Hashable, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.exclude_self, bool):
+            raise ShapeError(f"exclude_self={self.exclude_self!r:.60} is True or False")
         for name in ("query", "key"):
             labels = getattr(self, name)
-            if labels.is_floating_point() or labels.dtype == torch.bool or labels.ndim not in (1, 2):
+            known = isinstance(labels, Tensor)
+            if not known or labels.is_floating_point() or labels.dtype == torch.bool or labels.ndim not in (1, 2):
+                got = f"{labels.dtype} of shape {tuple(labels.shape)}" if known else repr(labels)[:60]
                 raise ShapeError(
-                    f"the {name} labels of a question are integers of shape (position) or (batch, position); "
-                    f"got {labels.dtype} of shape {tuple(labels.shape)}"
+                    f"the {name} labels of a question are integers of shape (position) or (batch, position); got {got}"
                 )
             object.__setattr__(self, name, labels if labels.ndim == 2 else labels[None])
 

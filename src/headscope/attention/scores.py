@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headscope.attention.masks import FULL, Mask
+from headscope.checked import checked
 from headscope.errors import ShapeError
 
 BiasBlock = Float[Tensor, "#batch #head query key"]
@@ -45,6 +46,7 @@ class DenseBias:
             )
 
 
+@checked
 @dataclass(frozen=True)
 class Alibi:
     """A penalty that grows with distance, with one slope per head (Press et al. 2022)."""
@@ -63,6 +65,7 @@ class Alibi:
             raise ShapeError(f"ALiBi has {len(self.slopes)} slopes for {n_heads} heads; give one per head")
 
 
+@checked
 @dataclass(frozen=True)
 class Relative:
     """A learned bias per relative position (T5): ``table[:, zero + j − i]`` is added to the score of (i, j)."""
@@ -85,6 +88,13 @@ class Relative:
             )
 
 
+NUMBER = (float, int, type(None))
+KINDS: dict[str, tuple[type, ...]] = {
+    "scale": NUMBER, "mask": (Mask,), "bias": (Tensor, Bias, type(None)), "softcap": NUMBER,
+    "sinks": (Tensor, type(None)),
+}  # fmt: skip
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scores:
     """How scores follow from q and k. ``scale=None`` means 1/√d_head; sinks are one extra logit per head (gpt-oss)."""
@@ -96,6 +106,10 @@ class Scores:
     sinks: Float[Tensor, " head"] | None = None
 
     def __post_init__(self) -> None:
+        for name, kinds in KINDS.items():  # by hand: a pass makes one per layer
+            if not isinstance(getattr(self, name), kinds):
+                given = f"Scores({name}={getattr(self, name)!r:.60})"
+                raise ShapeError(f"{given}: {name} is a {' or '.join(kind.__name__ for kind in kinds)}")
         if self.softcap is not None and not self.softcap > 0:
             raise ShapeError(f"softcap={self.softcap} must be above 0; None means no softcap")
         if isinstance(self.bias, Tensor):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -225,7 +226,7 @@ def _place(source: str | Path, path: Path, gguf: str | None) -> str:
         _check_folder(path)
     elif path.exists():
         raise ModelError(f"{path} is neither a folder with config.json and safetensors nor a .gguf file")
-    elif isinstance(source, Path) or source.startswith(("/", ".", "~")) or source.count("/") > 1:  # not a hub name
+    elif isinstance(source, Path) or not re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+)?", source):  # not a hub name
         raise ModelError(f"there is no folder {path}; give one that holds config.json and safetensors")
     return str(path) if path.exists() else str(source)
 

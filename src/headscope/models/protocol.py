@@ -27,6 +27,9 @@ class Token:
     start: int | None = None
     end: int | None = None
 
+    def __repr__(self) -> str:
+        return f"Token({self.text!r}, id {self.id})"
+
 
 @dataclass(frozen=True)
 class Prepared:

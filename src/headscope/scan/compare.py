@@ -59,8 +59,13 @@ class Comparison(HeadTable):
         return self._rows()
 
     def _title(self) -> str:
+        return "Change between two models or corpora"
+
+    def listed(self, count: int = 10) -> str:
+        """The ``count`` largest changes as lines, under what was compared."""
         clear = sum(change.clear for change in self.changes if change.question not in TRAITS)
-        return f"{self.names[0]} → {self.names[1]}: {clear} clear changes among {len(self.changes)} rows"
+        names = f"{self.names[0]} → {self.names[1]}: {clear} clear changes among {len(self.changes)} rows"
+        return f"{names}\n{super().listed(count)}"
 
 
 def compare(a: Census | str | Path, b: Census | str | Path) -> Comparison:

@@ -147,6 +147,8 @@ def of_function(function: EditFunction) -> Edit:
 
 def names(heads: HeadName | Sequence[HeadName]) -> tuple[HeadName, ...]:
     """One head, or several, as several."""
+    if not isinstance(heads, Head) and not heads:
+        raise EditError("there is no head in this list; give at least one, such as '5.6'")
     one = isinstance(heads, str | Head) or (isinstance(heads, tuple) and isinstance(heads[-1], int))  # (5, 1): one head
     return (cast(HeadName, heads),) if one else tuple(cast(Sequence[HeadName], heads))
 

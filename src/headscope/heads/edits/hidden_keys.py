@@ -16,7 +16,7 @@ from headscope.attention.observer import Call
 from headscope.attention.scores import Scores
 from headscope.checked import checked
 from headscope.errors import EditError
-from headscope.heads.edits.edit import BoundEdit, Edit, Reached, by_site, listed
+from headscope.heads.edits.edit import BoundEdit, Edit, Reached, by_site, listed, names
 from headscope.models.recording import OpenModel
 from headscope.names import HeadName
 
@@ -64,7 +64,7 @@ def hide(
                 f"hide(): {model.shape.name} reads more than one sequence, and positions are of one; name the heads, "
                 "as in hide(span, heads=['encoder.1.0'])"
             )
-        sites = by_site(model, model.shape.heads() if heads is None else heads)
+        sites = by_site(model, model.shape.heads() if heads is None else names(heads))
 
         def refuse_beyond(reached: Reached) -> None:
             n_key = min((reached[site][1] for site in sites if site in reached), default=max(keys) + 1)

@@ -43,6 +43,12 @@ class Contributions:
     position: int
     sites: Mapping[str, SiteContribution]
 
+    def __repr__(self) -> str:
+        norms = sorted(((float(part.norm()), f"{site}.{n}") for site, one in self.sites.items()
+                        for n, part in enumerate(one.parts)), reverse=True)  # fmt: skip
+        largest = ", ".join(f"{head} {norm:.2f}" for norm, head in norms[:5])
+        return f"Contributions at position {self.position} of {len(norms)} heads; the longest: {largest}"
+
     def part(self, head: HeadName) -> Float[Tensor, " d_model"]:
         found = Head.parse(head)
         return self.sites[found.site].parts[found.head]

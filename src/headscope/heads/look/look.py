@@ -133,14 +133,14 @@ class Look:
 
     def query_tokens(self, site: SiteName) -> tuple[Token, ...]:
         """The tokens on the query side of a site."""
-        site = str(site)
+        site = self.model.shape.find_site(site)
         beside = self.prepared.stacks.get(site.partition(".")[0])
         text = beside or (self.written if site.startswith("decoder") else self.tokens)
         return text if self._has_length(site, 0, len(text)) else self._numbered(site, 0)
 
     def key_tokens(self, site: SiteName) -> tuple[Token, ...]:
         """The tokens on the key side of a site."""
-        site = str(site)
+        site = self.model.shape.find_site(site)
         cross = self.model.shape.sites[site].kind == "cross"
         texts = (self.prepared.context, self.tokens) if cross else (self.query_tokens(site),)
         fits = (text for text in texts if text and self._has_length(site, 1, len(text)))

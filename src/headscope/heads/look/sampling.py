@@ -24,6 +24,9 @@ class Prediction:
     probability: float
     logit: float
 
+    def __repr__(self) -> str:
+        return f"{self.token.text.strip() or repr(self.token.text)} {self.probability:.0%}"
+
 
 @dataclass(frozen=True)
 class ClassPrediction:
@@ -33,6 +36,9 @@ class ClassPrediction:
     probability: float
     logit: float
     id: int = -1
+
+    def __repr__(self) -> str:
+        return f"{self.name} {self.probability:.0%}"
 
 
 COLDEST = 1e-30
@@ -142,6 +148,8 @@ def class_predictions(model: OpenModel, logits: Tensor, count: int) -> list[Clas
 
 def strongest_predictions(model: OpenModel, logits: Float[Tensor, " vocabulary"], count: int) -> list[Prediction]:
     """The likeliest tokens, most likely first."""
+    if count < 1:
+        raise InputError(f"count={count}: give at least 1")
     probabilities = logits.float().softmax(-1)
     top = probabilities.topk(min(count, len(probabilities)))
     ids = top.indices.tolist()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
+from headscope.checked import checked
 from headscope.errors import InputError
 from headscope.models.any_torch.arguments import Arguments, FunctionInputs, bound
 from headscope.models.any_torch.model import AnyTorchModel
@@ -18,6 +19,7 @@ from headscope.models.inputs.media_positions import NOT_TEXT
 from headscope.models.protocol import Prepared, SiteObserver, Token
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class StepOptions:
     """How steps are looked at.

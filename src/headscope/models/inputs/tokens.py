@@ -46,7 +46,11 @@ class InputProcessor:
             return self._from_ids(_ids_of_one_text(given))
         if isinstance(given, Sequence) and given and all(isinstance(item, Mapping) for item in given):
             return self._from_messages(given)
-        if isinstance(given, Sequence) and all(type(item) is not bool and isinstance(item, int) for item in given):
+        if (
+            isinstance(given, Sequence)
+            and not isinstance(given, bytes)
+            and all(type(item) is not bool and isinstance(item, int) for item in given)
+        ):
             return self._from_ids(list(given))
         if isinstance(given, tuple) and len(given) == 2 and all(isinstance(item, str) for item in given):
             return self._from_pair(*given)
@@ -85,6 +89,7 @@ class InputProcessor:
     def token_id(self, token: str | int) -> int:
         """The id of a token given as text (with its leading space, where it has one) or as an id."""
         if isinstance(token, int):
+            self.check([token])
             return token
         ids = self.token_ids(token)
         if len(ids) != 1:
@@ -118,6 +123,8 @@ class InputProcessor:
         """Refuse ids outside the vocabulary, and more of them than the context holds."""
         if not ids:
             raise InputError(f"{what} is empty; there is nothing to look at")
+        if not all(isinstance(token, int) for token in ids):
+            raise InputError(f"{what} is not one list of token ids: it has {next(iter(ids))!r:.40}")
         if self.vocabulary is not None and (min(ids) < 0 or max(ids) >= self.vocabulary):
             wrong = next((token for token in ids if not 0 <= token < self.vocabulary), None)
             raise InputError(f"token {wrong} is outside this model's vocabulary of 0–{self.vocabulary - 1}")

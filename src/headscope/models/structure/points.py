@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from headscope.attention.observer import Call, plain
-from headscope.errors import EditError, ModelError
+from headscope.errors import EditError, InputError, ModelError
 from headscope.models.decoding import continues
 from headscope.models.modes import hooked
 from headscope.models.protocol import SiteObserver
@@ -69,7 +69,15 @@ class Point:
 def metric_of(model: OpenModel, metric: Metric | Answers) -> Metric:
     """A function of logits."""
     if not isinstance(metric, tuple):
-        return metric
+        own = metric
+
+        def number(logits: Tensor) -> Tensor:
+            made = own(logits)
+            if not isinstance(made, Tensor) or made.numel() != 1:
+                raise InputError(f"the metric returned {made!r:.60}. It makes one number, a tensor, of the logits")
+            return made
+
+        return number
     right, wrong = (model.processor.token_id(token) for token in metric)
     return lambda logits: logits[-1, right] - logits[-1, wrong]
 
