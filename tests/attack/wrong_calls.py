@@ -51,7 +51,7 @@ def valid(scope: Scope, look: Look) -> dict[str, dict[str, Any]]:
         "patching": {"clean": TEXT, "corrupted": OTHER, "metric": (" dog", " man"), "how": "attribution"},
         "group": head,
         "prune": {"heads": ["5.6"]}, "heads": {"options": options}, "where": {"texts": [TEXT]},
-        "scan": {"corpus": [TEXT], "options": headscope.ScanOptions(progress=False)},
+        "scan": {"corpus": [TEXT]},
         "composition": {"writer": "4.3", "reader": "5.6", "through": "k"}, "compositions": {"through": "k"},
         "circuit": {"clean": [TEXT], "corrupted": [OTHER], "answers": [(" dog", " man")]},
         "sources": {"documents": ["Anna lives in Rome."], "question": "Anna lives in"},
