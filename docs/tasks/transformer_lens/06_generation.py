@@ -17,4 +17,4 @@ def steer(stream, hook):
 
 for hook in (("blocks.5.attn.hook_z", off), ("blocks.4.hook_resid_pre", steer)):
     with model.hooks(fwd_hooks=[hook]):
-        print(model.generate("When she came home, she was", max_new_tokens=12, do_sample=False))
+        print(model.generate("When she came back, she was", max_new_tokens=12, do_sample=False))
