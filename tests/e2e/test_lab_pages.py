@@ -14,6 +14,7 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from headscope.lab.teach.crafted_heads import craft
 from headscope.lab.teach.one_or_many import stored_results
+from headscope.lab.teach.puzzle import named
 from headscope.lab.teach.target_patterns import SENTENCE, Target, default_targets
 from headscope.lab.teach.worked_example import WorkedExample, number, work
 from tests.e2e.conftest import fits, serious_violations
@@ -26,6 +27,7 @@ READY = {
     "four-heads": "[data-hit='3']:not(:text('–'))",
     "by-hand": "[data-o='1.1']",
     "one-or-many": "[data-arm='2 heads'] >> nth=0",
+    "puzzles": "main ol",
 }
 Show = Callable[..., Page]
 
@@ -259,6 +261,30 @@ def test_a_head_by_hand_goes_to_the_microscope(show: Show):
     page.get_by_text("Whole heads by hand").click()
     page.get_by_role("button", name="Open in the microscope: induction").click()
     page.wait_for_url(re.compile(r"#microscope\?.*model=by-hand-induction"))
+
+
+def test_a_puzzle_is_opened_answered_and_told(show: Show):
+    page = show("puzzles")
+    for width in (390, 1024, 1440, 1920):
+        fits(page, width)
+    assert serious_violations(page) == []
+    page.get_by_role("button", name="Open level 2").click()
+    page.wait_for_url(re.compile("model=puzzle-2-"))
+    made = named(re.findall("model=(puzzle-2-[0-9]+)", page.url)[0])
+    box = page.get_by_role("region", name="What this head is")
+    expect(box.get_by_role("heading", name="Puzzle, level 2")).to_be_visible()
+    for head, rule in made.solution.items():
+        while f"Head {head}" not in page.get_by_role("heading", name=re.compile("^Head ")).inner_text():
+            page.keyboard.press("]")
+        box.get_by_role("combobox").select_option(next(job for job in made.choices if job != rule))
+        box.get_by_role("button", name="Say it").click()
+        expect(box.get_by_role("status")).to_contain_text("it has a job, but another one")
+        box.get_by_role("combobox").select_option(rule)
+        box.get_by_role("button", name="Say it").click()
+        expect(box).to_contain_text(f"attends to {made.choices[rule]}")
+        page.get_by_role("application", name="All heads").focus()
+    expect(box.get_by_role("status")).to_contain_text("That is all of them.")
+    assert serious_violations(page) == []
 
 
 def test_the_committed_results_are_the_picture_and_a_cut_can_be_run_here(show: Show):
