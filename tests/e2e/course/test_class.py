@@ -190,7 +190,7 @@ def test_the_bar_stays_in_sight_and_a_lesson_begins_at_its_top(arrive: Arrive, r
     title = student.get_by_role("heading", level=1)
     expect(title).to_have_text(lessons.contents().lessons[1].title)
     expect(title).to_be_in_viewport()
-    expect(student.get_by_role("navigation", name="Lessons").get_by_role("link")).to_have_count(2)
+    expect(student.get_by_role("navigation", name="Lessons").get_by_role("listitem")).to_have_count(2)
 
 
 def test_a_page_is_shown_only_after_its_student_agreed(arrive: Arrive, room: Classroom) -> None:
@@ -209,7 +209,7 @@ def test_a_student_reads_of_the_whole_course_and_goes_to_open_lessons_only(arriv
     student = joined(arrive, room)
     student.goto(student.url.split("#")[0] + "#learn?v=1&lesson=0")
     expect(student.get_by_text(f"Lesson 0 of {listed.last}")).to_be_visible()
-    expect(student.get_by_role("navigation", name="Lessons").get_by_role("link")).to_have_count(2)
+    expect(student.get_by_role("navigation", name="Lessons").get_by_role("listitem")).to_have_count(2)
     student.get_by_role("button", name="Next →").click()
     expect(student.get_by_role("heading", level=1)).to_have_text(listed.lessons[2].title)
     expect(student.get_by_role("button", name="Next →")).to_have_count(0)
