@@ -71,6 +71,8 @@ class _Names(dict[str, Any]):
 
 def _checked(called: str, parameter: inspect.Parameter, value: Any, hint: Any) -> Any:
     """The value of an argument, as its ``Literal`` writes it; refused if it does not fit."""
+    if type(value) is hint:
+        return value
     if parameter.kind is parameter.VAR_POSITIONAL:
         return tuple(_checked(called, parameter.replace(kind=parameter.KEYWORD_ONLY), each, hint) for each in value)
     if Path in get_args(hint) and isinstance(value, str | Path) and "\0" in str(value):

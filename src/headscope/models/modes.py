@@ -140,7 +140,8 @@ _put_back: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
 
 def change_count(model: Any) -> int:
     """How many times weights were changed in place, as an optimiser does; another number means other weights."""
-    held = (weight for weight in model.parameters() if weight.device.type != "meta" and not weight.is_inference())
+    weights = (weight for part in model.modules() for weight in part._parameters.values() if weight is not None)
+    held = (weight for weight in weights if weight.device.type != "meta" and not weight.is_inference())
     changed: int = sum(weight._version for weight in held)
     return changed - _put_back.get(model, 0)
 

@@ -99,3 +99,15 @@ def test_the_front_end_types_know_every_field_of_the_schema():
         assert f"{name}: {{" in types, name
         for field in model["properties"]:
             assert f"{field}: " in types or f"{field}?: " in types, f"{name}.{field}: run `npm run types` in web/"
+
+
+def test_text_and_containers_are_compressed_and_pictures_are_not(client):
+    packed = client.post("/api/look", json={"text": TEXT})
+    assert packed.headers["content-encoding"] == "gzip"
+    plain = client.post("/api/look", json={"text": TEXT}, headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    assert plain.content == packed.content
+    assert int(packed.headers["content-length"]) < len(packed.content)
+    assert client.get("/openapi.json").headers["content-encoding"] == "gzip"
+    font = next(path for path in STATIC.rglob("*.woff2"))
+    assert "content-encoding" not in client.get(f"/{font.relative_to(STATIC)}").headers

@@ -128,8 +128,9 @@ def test_an_observation_keeps_no_graph_but_the_outputs() -> None:
 def test_a_backend_given_by_name_runs_or_says_why_it_cannot() -> None:
     x = torch.randn(1, 1, 4, 4)
     assert observe(x, x, x, backend="dense").backend == "dense"
-    assert observe(x, x, x).backend == "blockwise"
-    with pytest.raises(BackendError, match="fused needs CUDA, got cpu; try 'blockwise'"):
+    assert observe(x, x, x).backend == "dense"
+    assert observe(*(torch.randn(1, 8, 128, 4) for _ in "qkv")).backend == "blockwise"
+    with pytest.raises(BackendError, match="fused needs CUDA, got cpu; try 'dense'"):
         observe(x, x, x, backend="fused")
     with pytest.raises(BackendError, match="there is no backend 'eager'; there are fused, blockwise, dense"):
         observe(x, x, x, backend="eager")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from fastapi import FastAPI
+from fastapi.middleware.gzip import GZipMiddleware
 from fastapi.staticfiles import StaticFiles
 
 from headscope import __version__
@@ -41,6 +42,7 @@ def application(
     app.include_router(learn.routes(worker, films or Films(), held))
     app.include_router(classroom.routes(worker, held))
     app.include_router(census.routes(worker, censuses or Censuses()))
+    app.add_middleware(GZipMiddleware, compresslevel=5)
     app.add_middleware(Guard, token=token, join=Join(held, token) if held and token else None)
     app.mount("/python", StaticFiles(directory=sandbox.FOLDER))
     app.mount("/", StaticFiles(directory=STATIC, html=True))

@@ -70,7 +70,8 @@ async def stream(worker: RequestWorker, queue: FairQueue, request: Request, work
         raise first
     if first is None:
         return Response(status_code=DISCONNECTED)
-    return _FrameStream(_sent(first, frames, lambda: queue.leave(turn), task))
+    as_it_is = {"Content-Encoding": "identity"}  # a compressor would hold frames back
+    return _FrameStream(_sent(first, frames, lambda: queue.leave(turn), task), headers=as_it_is)
 
 
 async def _sent(

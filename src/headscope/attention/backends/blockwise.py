@@ -20,12 +20,13 @@ from torch import Tensor
 
 from headscope.attention.observation import Distance, PerRow, Rows, Statistic, Strongest
 from headscope.attention.progress import pause_point
-from headscope.attention.questions import Band, Question, matches, plan
+from headscope.attention.questions import Band, Match, Plan, Question, matches, plan
 from headscope.attention.scores import Scores
 
 TILE = 64
 ROWS = 128
 BAND = {"cpu": 2**19, "cuda": 2**26}  # scores stored at once; on a CPU, what fits its cache
+KEPT = 2**20  # scores of a text whose matches are kept from layer to layer
 MASKED = -1e30  # a finite −∞: 0 · MASKED is 0 and not NaN
 
 
@@ -45,12 +46,13 @@ def observe(
     """Compute every statistic, one band of rows after the other. ``scores`` is bound."""
     inputs = _Inputs.prepare(q, k, v, scores)
     sums = _Sums.empty(inputs, questions, statistics)
-    plans = {name: plan(question, q.device) for name, question in questions.items()}
+    find = partial(_matches, questions, {name: plan(question, q.device) for name, question in questions.items()})
+    keep = q.shape[2] * k.shape[2] <= KEPT
     for band in inputs.bands():
         pause_point()
         mask = inputs.additive_mask(band)
         for item in range(q.shape[0]):
-            found = matches(plans, band, item, inputs.q.dtype)
+            found = find(band, item, inputs.q.dtype, keep=keep)
             for kv in inputs.kv_heads(band):
                 block = _Block(item, kv, band)
                 powers = _observe_block(inputs, block, mask, sums)
@@ -58,6 +60,22 @@ def observe(
                     for name, mass in match.masses(powers).items():
                         sums.mass[name][inputs.at(block)] = mass
     return _finish(inputs, sums, v.dtype)
+
+
+def _matches(
+    questions: Mapping[str, Question],
+    plans: Mapping[str, Plan],
+    band: Band,
+    item: int,
+    dtype: torch.dtype,
+    *,
+    keep: bool,
+) -> list[Match]:
+    """Find what counts in a band; a short text's is kept with the first question, as every layer asks the same."""
+    if not (keep and questions):
+        return matches(plans, band, item, dtype)
+    about = (tuple(map(id, plans.values())), band, item, dtype)  # plans are kept too, so that their ids stay theirs
+    return next(iter(questions.values())).cached(about, lambda: (plans, matches(plans, band, item, dtype)))[1]
 
 
 class _Block(NamedTuple):
