@@ -54,6 +54,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/carriers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Carriers */
+        post: operations["carriers_api_carriers_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/censuses": {
         parameters: {
             query?: never;
@@ -827,6 +844,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/sources": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Sources */
+        post: operations["sources_api_sources_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/token": {
         parameters: {
             query?: never;
@@ -967,6 +1001,16 @@ export interface components {
             task: string;
             /** Whole */
             whole: number;
+        };
+        /**
+         * Answer
+         * @description An answer and its probability with every document.
+         */
+        Answer: {
+            /** Probability */
+            probability: number;
+            /** Text */
+            text: string;
         };
         /**
          * AnswerRequest
@@ -1196,6 +1240,49 @@ export interface components {
             title: string;
             /** Total */
             total: number | null;
+        };
+        /**
+         * Carrier
+         * @description A head, and its estimated part of a document's effect in nats.
+         */
+        Carrier: {
+            /** Estimated */
+            estimated: number;
+            /** Head */
+            head: string;
+        };
+        /**
+         * CarriersRequest
+         * @description The heads that carry one document, counted from 1.
+         */
+        CarriersRequest: {
+            /** Document */
+            document: number;
+            /** Documents */
+            documents: string[];
+            /** Expected */
+            expected?: string | null;
+            /** Question */
+            question: string;
+        };
+        /**
+         * CarriersResponse
+         * @description Heads chosen by integrated gradients, and what is lost when their arrows into the document are cut together.
+         */
+        CarriersResponse: {
+            /** Answer */
+            answer: string;
+            /** Everything */
+            everything: number;
+            /** Heads */
+            heads: components["schemas"]["Carrier"][];
+            /**
+             * Random
+             * @description the largest effect of as many random heads
+             */
+            random: number;
+            /** Together */
+            together: number;
         };
         /**
          * CensusExample
@@ -1578,6 +1665,42 @@ export interface components {
             weight: components["schemas"]["Moved"] | null;
             /** Writer */
             writer: string;
+        };
+        /**
+         * DocumentEffect
+         * @description What one document does, for the answer given and, if there is one, for the answer expected.
+         */
+        DocumentEffect: {
+            /** Attention */
+            attention: number;
+            /**
+             * Controls
+             * @description smallest and largest effect of other stretches, if any
+             */
+            controls: [
+                number,
+                number
+            ][];
+            /**
+             * Effects
+             * @description nats that each answer loses when the document is hidden
+             */
+            effects: number[];
+            /**
+             * First
+             * @description the position of its first token
+             */
+            first: number;
+            /**
+             * Hidden
+             * @description each answer's probability when the document is hidden
+             */
+            hidden: number[];
+            /**
+             * Verdict
+             * @enum {string}
+             */
+            verdict: "used" | "read, but outvoted" | "read, lowers it" | "not read" | "not measured";
         };
         /**
          * EvidenceScore
@@ -2967,6 +3090,36 @@ export interface components {
             vocabulary?: number | null;
         };
         /**
+         * SourcesRequest
+         * @description Documents and a question; ``expected`` is another answer to measure, with its leading space.
+         */
+        SourcesRequest: {
+            /** Documents */
+            documents: string[];
+            /** Expected */
+            expected?: string | null;
+            /** Question */
+            question: string;
+        };
+        /**
+         * SourcesResponse
+         * @description The effect of every document, next to its controls and its attention.
+         */
+        SourcesResponse: {
+            /** Answers */
+            answers: components["schemas"]["Answer"][];
+            /** Documents */
+            documents: components["schemas"]["DocumentEffect"][];
+            /** Passes */
+            passes: number;
+            /** Prompt */
+            prompt: string;
+            /** Sentences */
+            sentences: string[];
+            /** Tokens */
+            tokens: number;
+        };
+        /**
          * Step
          * @description A part that adds to the prediction: a head or MLP or embedding, where it wrote, and its share in logits.
          */
@@ -3502,6 +3655,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["CardSummary"][];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    carriers_api_carriers_post: {
+        parameters: {
+            query?: {
+                model?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CarriersRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CarriersResponse"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -5022,6 +5210,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Roles"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    sources_api_sources_post: {
+        parameters: {
+            query?: {
+                model?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SourcesRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SourcesResponse"];
                 };
             };
             /** @description Unprocessable Entity */

@@ -34,6 +34,7 @@ export const PAGES: Page[] = [
   { key: "real", load: () => import("./real-heads/RealHeadsPage.svelte") },
   { key: "cards", load: () => import("./cards/CardsPage.svelte") },
   { key: "census", load: () => import("./census/CensusPage.svelte") },
+  { key: "sources", load: () => import("./sources/SourcesPage.svelte") },
   { key: "class", load: () => import("./classroom/ClassPage.svelte") },
   { key: "joined", load: () => import("./classroom/JoinedPage.svelte"), guided: true },
   { key: "puzzles", load: () => import("./puzzles/PuzzlesPage.svelte") },

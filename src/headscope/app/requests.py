@@ -30,6 +30,7 @@ from headscope.app.pages.microscope import (
 )
 from headscope.app.pages.predictions import PredictRequest, PredictResponse
 from headscope.app.pages.schema import Request
+from headscope.app.pages.sources import CarriersRequest, CarriersResponse, SourcesRequest, SourcesResponse
 from headscope.app.pages.tiles import WeightsRequest, WeightsResponse
 
 
@@ -55,6 +56,8 @@ REQUESTS = {
     "predict": SessionRequest(PredictRequest, PredictResponse, Session.predict, "text"),
     "lens": SessionRequest(LensRequest, LensResponse, Session.lens, "long"),
     "patching": SessionRequest(PatchingRequest, PatchingResponse, Session.patching, "long"),
+    "sources": SessionRequest(SourcesRequest, SourcesResponse, Session.sources, "long"),
+    "carriers": SessionRequest(CarriersRequest, CarriersResponse, Session.carriers, "long"),
     "why": SessionRequest(WhyRequest, WhyResponse, Session.why, "long"),
     "trace": SessionRequest(TraceRequest, TraceResponse, Session.trace, "long"),
     "cut-path": SessionRequest(CutPathRequest, CutPathResponse, Session.cut_path, "long"),

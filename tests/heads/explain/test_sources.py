@@ -82,9 +82,20 @@ def test_the_document_that_says_so_is_named(found: Sources) -> None:
     assert "came from document 3" in found.sentences()[0]
 
 
+def test_document_that_lowers_an_answer_is_not_called_unread(scope: Scope) -> None:
+    homes = ["Anna has a small dog. Anna lives in the tower.", "Peter has a cold house. Peter lives in the forest.",
+             "Maria has two brothers. Maria lives in the valley."]  # fmt: skip
+    found = scope.sources(homes, "Anna lives in the", expected=" tower")
+    lowered = [number for number in found.documents if found.verdict(number) == "read, lowers it"]
+    assert lowered
+    for number in lowered:
+        assert found.effects[number - 1].max() < LEAST < -found.effects[number - 1].min()
+        assert number not in [*found.used, *found.outvoted, *found.looked_not_used]
+
+
 def test_controls_have_the_length_of_the_document_and_hold_no_answer(scope: Scope, found: Sources) -> None:
     assert set(found.controls) == {
-        number for number in found.documents if bool((found.effects[number - 1] > LEAST).any())
+        number for number in found.documents if bool((found.effects[number - 1].abs() > LEAST).any())
     }
     look = scope.look(found.prompt)
     with scope.edit(headscope.hide(range(found.spans[3].start - len(found.spans[3]), found.spans[3].start))):

@@ -37,6 +37,9 @@ export type HeadWhere = Schemas["WhereResponse"];
 export type Lens = Schemas["LensResponse"];
 export type PatchingRequest = Required<Schemas["PatchingRequest"]>;
 export type Patching = Schemas["PatchingResponse"];
+export type SourcesRequest = Schemas["SourcesRequest"];
+export type Sources = Schemas["SourcesResponse"];
+export type Carriers = Schemas["CarriersResponse"];
 export type PaperClaim = Schemas["PaperClaim"];
 
 export type PatchGrid = Schemas["PatchGrid"];
@@ -134,6 +137,9 @@ export interface Source {
   /** the likeliest token after every layer; which head or position carries what sets two texts apart */
   lens?(wanted: { look: string; position: number }, signal?: AbortSignal): Promise<Lens>;
   patching?(wanted: PatchingRequest, signal?: AbortSignal): Promise<Patching>;
+  /** which document an answer came from, and the heads that carry one document */
+  sources?(wanted: SourcesRequest): Promise<Sources>;
+  carriers?(wanted: SourcesRequest & { document: number }): Promise<Carriers>;
   /** how far the program is with what it is doing; only a server can be asked while it works */
   progress?(): Promise<Progress>;
   /** a published site reads text alone, and has no sink of a picture to name */

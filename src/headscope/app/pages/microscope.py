@@ -70,11 +70,20 @@ from headscope.app.pages.predictions import (
 from headscope.app.pages.questions import QUESTIONS, QuestionInfo
 from headscope.app.pages.roles import PaperClaim, Roles, model_title, published_claims, roles_of, shipped
 from headscope.app.pages.schema import SCHEMA_VERSION, LookName, PartName, Request, Response
+from headscope.app.pages.sources import (
+    CarriersRequest,
+    CarriersResponse,
+    SourcesRequest,
+    SourcesResponse,
+    shown_carriers,
+    shown_sources,
+)
 from headscope.app.pages.tiles import PatternTiles, WeightsRequest, WeightsResponse
 from headscope.app.wire import Arrays, numbers
 from headscope.attention.progress import report_progress
 from headscope.errors import InputError
 from headscope.heads.edits.edit import Edit
+from headscope.heads.explain.sources import Sources
 from headscope.heads.look.look import Look
 from headscope.heads.questions.standard_questions import VisibleKeys, answerable, standard_questions
 from headscope.heads.roles.report import Report
@@ -208,6 +217,7 @@ class Session:
         self._edited: LRU[tuple[str, str, int | None], Tensor] = LRU(KEPT_EDITS)
         self._importance: LRU[str, NDArray[np.float32]] = LRU(KEPT_IMPORTANCE)
         self._tested: Report | None = None
+        self._read: tuple[object, Sources] | None = None
         self._testing = False
 
     def model(self) -> ModelInfo:
@@ -287,6 +297,18 @@ class Session:
 
     def patching(self, asked: PatchingRequest) -> PatchingResponse:
         return patch_texts(self._open(asked.look).look, self._open(asked.corrupted).look, asked)
+
+    def sources(self, asked: SourcesRequest) -> SourcesResponse:
+        return shown_sources(self._sources(asked))
+
+    def carriers(self, asked: CarriersRequest) -> CarriersResponse:
+        return shown_carriers(self._sources(asked).heads(asked.document))
+
+    def _sources(self, asked: SourcesRequest) -> Sources:
+        key = asked.documents, asked.question, asked.expected
+        if self._read is None or self._read[0] != key:
+            self._read = key, self.scope.sources(asked.documents, asked.question, expected=asked.expected)
+        return self._read[1]
 
     def _explain(self, name: str, explain: Callable[[Look], Explanation]) -> Explanation:
         found = explain(self._open(name).look)

@@ -39,7 +39,7 @@ LEAST = math.log(2)  # nats: a smaller effect is none, whatever the controls are
 CONTROLS, CARRIERS = 4, 8  # stretches hidden per document; heads that are cut together
 MOST_ANSWER = 8  # tokens of the model's own answer: its first word
 
-Verdict = Literal["used", "read, but outvoted", "not read", "not measured"]
+Verdict = Literal["used", "read, but outvoted", "read, lowers it", "not read", "not measured"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,16 +71,22 @@ class Sources:
 
     def null(self, document: int, answer: int = 0) -> float:
         """The effect that a document has to exceed: the largest of its controls, and at least ln 2."""
+        return self._null(document, answer)
+
+    def _null(self, document: int, answer: int, sign: int = 1) -> float:
         found = self.controls.get(document)
-        return LEAST if found is None or not len(found) else max(LEAST, float(found[:, answer].max()))
+        return LEAST if found is None or not len(found) else max(LEAST, float((sign * found[:, answer]).max()))
 
     def verdict(self, document: int) -> Verdict:
-        """Whether a document was used, read but outvoted, or not read: hiding it makes no clear difference."""
+        """Whether a document was used, read but outvoted, lowers an answer, or is not read: hiding changes nothing."""
         effects = self.effects[document - 1]
         if effects.isnan().any():
             return "not measured"
         clear = [float(effect) > self.null(document, answer) for answer, effect in enumerate(effects)]
-        return "used" if clear[0] else "read, but outvoted" if any(clear) else "not read"
+        if any(clear):
+            return "used" if clear[0] else "read, but outvoted"
+        lowered = any(-float(effect) > self._null(document, answer, -1) for answer, effect in enumerate(effects))
+        return "read, lowers it" if lowered else "not read"
 
     @property
     def used(self) -> list[int]:
@@ -335,7 +341,7 @@ class DocumentReader:
             for index, span in enumerate(spans):
                 report_progress("hiding documents", index, len(spans))
                 hidden[index] = self.log_probabilities([hide(span)])
-                if bool((whole - hidden[index] > LEAST).any()):
+                if bool(((whole - hidden[index]).abs() > LEAST).any()):
                     stretches = self._stretches(index, documents, spans)
                     effects = [whole - self.log_probabilities([hide(each)]) for each in stretches]
                     controls[1 + index] = torch.stack(effects) if effects else whole.new_zeros(0, len(whole))

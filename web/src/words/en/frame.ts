@@ -13,6 +13,7 @@ export default {
     real: "Real heads",
     cards: "Model cards",
     census: "Census",
+    sources: "Sources",
     class: "Class",
     joined: "You are in",
     worksheet: "Worksheet",

@@ -23,6 +23,7 @@ import pattern from "./pages/pattern";
 import real from "./pages/real";
 import prediction from "./pages/prediction";
 import puzzles from "./pages/puzzles";
+import sources from "./pages/sources";
 import trace from "./pages/trace";
 import why from "./pages/why";
 
@@ -49,6 +50,7 @@ export default {
   real,
   published,
   puzzles,
+  sources,
   start,
   tour,
   trace,
