@@ -217,7 +217,7 @@ class Session:
         self._edited: LRU[tuple[str, str, int | None], Tensor] = LRU(KEPT_EDITS)
         self._importance: LRU[str, NDArray[np.float32]] = LRU(KEPT_IMPORTANCE)
         self._tested: Report | None = None
-        self._read: tuple[object, Sources] | None = None
+        self._asked: tuple[object, Sources] | None = None
         self._testing = False
 
     def model(self) -> ModelInfo:
@@ -306,9 +306,9 @@ class Session:
 
     def _sources(self, asked: SourcesRequest) -> Sources:
         key = asked.documents, asked.question, asked.expected
-        if self._read is None or self._read[0] != key:
-            self._read = key, self.scope.sources(asked.documents, asked.question, expected=asked.expected)
-        return self._read[1]
+        if self._asked is None or self._asked[0] != key:
+            self._asked = key, self.scope.sources(asked.documents, asked.question, expected=asked.expected)
+        return self._asked[1]
 
     def _explain(self, name: str, explain: Callable[[Look], Explanation]) -> Explanation:
         found = explain(self._open(name).look)
