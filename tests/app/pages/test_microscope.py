@@ -19,7 +19,7 @@ from headscope.app.pages import microscope as session_module
 from headscope.app.pages.attribution import AttributionRequest
 from headscope.app.pages.microscope import ForgottenLookError, ImportanceRequest, LookRequest, Session, WhereRequest
 from headscope.app.pages.predictions import HeadArrow, PredictRequest
-from headscope.app.pages.questions import QUESTIONS
+from headscope.app.pages.schema import QUESTIONS
 from headscope.app.pages.tiles import THUMBNAIL_SIDE, WeightsRequest
 from headscope.errors import HeadNameError, InputError
 

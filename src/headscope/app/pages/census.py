@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from headscope.app.lru import LRU
-from headscope.app.pages.questions import QUESTIONS, Unit
-from headscope.app.pages.schema import Request, Response
+from headscope.app.pages.schema import QUESTIONS, Request, Response, Unit
 from headscope.app.wire import Arrays
 from headscope.errors import InputError
 from headscope.names import Head

@@ -10,8 +10,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from headscope.app.lru import LRU
-from headscope.app.pages.questions import QUESTIONS, QuestionInfo
-from headscope.app.pages.schema import Response
+from headscope.app.pages.schema import QUESTIONS, QuestionInfo, Response
 from headscope.app.wire import Arrays
 from headscope.errors import InputError
 from headscope.heads.film import Film, FilmPoint

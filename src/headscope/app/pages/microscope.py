@@ -67,9 +67,8 @@ from headscope.app.pages.predictions import (
     with_edits,
     without_tokens,
 )
-from headscope.app.pages.questions import QUESTIONS, QuestionInfo
 from headscope.app.pages.roles import PaperClaim, Roles, model_title, published_claims, roles_of, shipped
-from headscope.app.pages.schema import SCHEMA_VERSION, LookName, PartName, Request, Response
+from headscope.app.pages.schema import QUESTIONS, SCHEMA_VERSION, LookName, PartName, QuestionInfo, Request, Response
 from headscope.app.pages.sources import (
     CarriersRequest,
     CarriersResponse,

@@ -1,4 +1,5 @@
-"""Base classes of the API's requests and responses. The front end's types are generated from them.
+"""Base classes of the API's requests and responses, and what every head is scored on. The front end's types are
+generated from them.
 
 A response that comes with arrays is the JSON part of a container (see wire.py); its docstring names the arrays.
 """
@@ -6,7 +7,7 @@ A response that comes with arrays is the JSON part of a container (see wire.py);
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
@@ -54,3 +55,28 @@ class Problem(Response):
 
 Emit = Callable[[Any, Arrays], None]
 """Send one frame of a stream: a response and its arrays."""
+
+Unit = Literal["share", "nats", "tokens"]
+
+
+class QuestionInfo(Response):
+    """What every head is scored on: a question (a share of its attention) or a trait."""
+
+    name: str
+    title: str
+    sentence: str
+    unit: Unit
+
+
+_QUESTIONS: tuple[tuple[str, str, Unit, str], ...] = (
+    ("previous", "Previous token", "share", "How much lands on the token just before?"),
+    ("itself", "Itself", "share", "How much stays on the token that is asking?"),
+    ("first", "First token", "share", "How much is parked on the first token?"),
+    ("duplicate", "Duplicate token", "share", "How much lands on earlier copies of this token?"),
+    ("induction", "Induction", "share", "How much lands on what followed this token before?"),
+    ("entropy", "Entropy, nats", "nats", "How widely is its attention spread?"),
+    ("distance", "Distance, tokens", "tokens", "How far back does it read, on average?"),
+)
+QUESTIONS = tuple(
+    QuestionInfo(name=name, title=title, unit=unit, sentence=sentence) for name, title, unit, sentence in _QUESTIONS
+)
