@@ -146,7 +146,7 @@ def main() -> None:
     for name, call in public(scope, look):
         if name in MADE_BY_OTHERS:
             continue
-        for label, given in cases(name, call, fit[name]):
+        for label, given in cases(name, call, fit.get(name, {})):
             if name == "show" and label != "what=object":
                 continue  # it would serve a page
             result = outcome(scope, call, given)
