@@ -30,7 +30,7 @@ LOOK_ID = "headscope-look"
 
 REQUESTS: dict[str, tuple[type[BaseModel], Callable[[Session, Any], Any]]] = {
     "media": (MediaRequest, Session.look_media),
-    **{name: (each.asked, each.respond) for name, each in SESSION_REQUESTS.items()},
+    **{name: (each.types["asked"], each.respond) for name, each in SESSION_REQUESTS.items()},
 }
 PLAIN: dict[str, Callable[[Session], Any]] = {
     "model": Session.model,

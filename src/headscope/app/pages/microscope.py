@@ -20,6 +20,7 @@ from pydantic import Field
 from torch import Tensor
 
 from headscope.app.lru import LRU
+from headscope.app.pages import explain
 from headscope.app.pages.attribution import (
     AttributionRequest,
     AttributionResponse,
@@ -27,23 +28,6 @@ from headscope.app.pages.attribution import (
     TokenResponse,
     attribute,
     find_token,
-)
-from headscope.app.pages.explain import (
-    CutPathRequest,
-    CutPathResponse,
-    LensRequest,
-    LensResponse,
-    PatchingRequest,
-    PatchingResponse,
-    TraceRequest,
-    TraceResponse,
-    WhyRequest,
-    WhyResponse,
-    cut_path,
-    patch_texts,
-    read_lens,
-    split_arrow,
-    trace_back,
 )
 from headscope.app.pages.kept_looks import KeptLooks, Opened
 from headscope.app.pages.media.given_looks import GivenLook, GivenLooks
@@ -282,20 +266,20 @@ class Session:
     def attribution(self, asked: AttributionRequest) -> tuple[AttributionResponse, Arrays]:
         return attribute(self._open(asked.look).look, asked)
 
-    def why(self, asked: WhyRequest) -> WhyResponse:
-        return self._explain(asked.look, lambda look: split_arrow(look, asked))
+    def why(self, asked: explain.WhyRequest) -> explain.WhyResponse:
+        return self._explain(asked.look, lambda look: explain.split_arrow(look, asked))
 
-    def trace(self, asked: TraceRequest) -> TraceResponse:
-        return self._explain(asked.look, lambda look: trace_back(look, asked))
+    def trace(self, asked: explain.TraceRequest) -> explain.TraceResponse:
+        return self._explain(asked.look, lambda look: explain.trace_back(look, asked))
 
-    def cut_path(self, asked: CutPathRequest) -> CutPathResponse:
-        return self._explain(asked.look, lambda look: cut_path(look, asked))
+    def cut_path(self, asked: explain.CutPathRequest) -> explain.CutPathResponse:
+        return self._explain(asked.look, lambda look: explain.cut_path(look, asked))
 
-    def lens(self, asked: LensRequest) -> LensResponse:
-        return read_lens(self._open(asked.look).look, asked)
+    def lens(self, asked: explain.LensRequest) -> explain.LensResponse:
+        return explain.read_lens(self._open(asked.look).look, asked)
 
-    def patching(self, asked: PatchingRequest) -> PatchingResponse:
-        return patch_texts(self._open(asked.look).look, self._open(asked.corrupted).look, asked)
+    def patching(self, asked: explain.PatchingRequest) -> explain.PatchingResponse:
+        return explain.patch_texts(self._open(asked.look).look, self._open(asked.corrupted).look, asked)
 
     def sources(self, asked: SourcesRequest) -> SourcesResponse:
         return shown_sources(self._sources(asked))
@@ -309,8 +293,8 @@ class Session:
             self._asked = key, self.scope.sources(asked.documents, asked.question, expected=asked.expected)
         return self._asked[1]
 
-    def _explain(self, name: str, explain: Callable[[Look], Explanation]) -> Explanation:
-        found = explain(self._open(name).look)
+    def _explain(self, name: str, reads: Callable[[Look], Explanation]) -> Explanation:
+        found = reads(self._open(name).look)
         self.kept.trim()  # the recorded residual stream is kept with its look
         return found
 

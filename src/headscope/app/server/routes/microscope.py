@@ -5,7 +5,7 @@ A request may have a name, ``?request=…``, by which its client asks for its pr
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -38,8 +38,9 @@ def routes(worker: RequestWorker) -> APIRouter:
 
 def _add(router: APIRouter, worker: RequestWorker, name: str) -> None:
     asks = REQUESTS[name]
-    run = worker.run_packed if asks.arrays else worker.run
-    how = container_of(asks.response) if asks.arrays else {"response_model": asks.response, "responses": PROBLEM}
+    pair = get_args(asks.types["return"])
+    run = worker.run_packed if pair else worker.run
+    how = container_of(pair[0]) if pair else {"response_model": asks.types["return"], "responses": PROBLEM}
 
     async def endpoint(request: Request, asked: Any, model: str | None = None) -> Any:
         return await run(request, model, lambda session: asks.respond(session, asked), kind(request, asked, model))
@@ -50,5 +51,5 @@ def _add(router: APIRouter, worker: RequestWorker, name: str) -> None:
         text = asked if isinstance(asked, LookRequest) else LookRequest(look=asked.look)
         return kind_of(worker.registry.session(model, client_id(request)), text)
 
-    endpoint.__name__, endpoint.__annotations__["asked"] = name.replace("-", "_"), asks.asked
+    endpoint.__name__, endpoint.__annotations__["asked"] = name.replace("-", "_"), asks.types["asked"]
     router.post(f"/{name}", **how)(endpoint)
