@@ -90,7 +90,7 @@ def test_document_that_lowers_an_answer_is_not_called_unread(scope: Scope) -> No
     assert lowered
     for number in lowered:
         assert found.effects[number - 1].max() < LEAST < -found.effects[number - 1].min()
-        assert number not in [*found.used, *found.outvoted, *found.looked_not_used]
+        assert number not in [*found.used, *found.outvoted]
 
 
 def test_controls_have_the_length_of_the_document_and_hold_no_answer(scope: Scope, found: Sources) -> None:
@@ -166,7 +166,6 @@ def test_tables_figures_and_attention(found: Sources) -> None:
     rows = found.table().to_pylist()
     assert [row["verdict"] for row in rows] == [found.verdict(number) for number in found.documents]
     assert 0 < float(found.attention.sum()) < 1
-    assert all(found.verdict(number) == "not read" for number in found.looked_not_used)
     assert found.plot().svg().count("<rect") > len(DOCUMENTS)
     assert "effect in nats" in str(found)
 

@@ -69,7 +69,7 @@ def test_hand_built_induction_is_traced_to_the_token_that_was_copied() -> None:
     assert "1.0" in trace.sentence
     assert "0.0" in trace.sentence
     made = trace.to_dict()
-    assert made["steps"][0]["reads"][0]["position"] == 2
+    assert made["steps"][0]["reads"][0]["place"]["position"] == 2
     assert str(trace).startswith(trace.sentence)
 
 

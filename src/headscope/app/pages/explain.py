@@ -11,13 +11,13 @@ from typing import Literal
 from pydantic import Field
 
 from headscope.app.pages.attribution import next_token
-from headscope.app.pages.predictions import NextToken
+from headscope.app.pages.predictions import NextToken, next_tokens
 from headscope.app.pages.schema import LookName, PartName, Request, Response
 from headscope.errors import InputError
 from headscope.heads.edits.path import path
 from headscope.heads.explain.path_effect import Moved, path_effect
 from headscope.heads.explain.trace import LeftOut, Step
-from headscope.heads.explain.why import Place, Share
+from headscope.heads.explain.why import NUMBERS, Place, Share
 from headscope.heads.look.look import Look
 from headscope.heads.patching import patching
 from headscope.names import Head
@@ -89,7 +89,7 @@ class TraceResponse(Response):
     constant: float
     floor: float
     capped: bool = Field(description="the model caps its logits; the total is before the cap")
-    steps: list[Step]
+    steps: tuple[Step, ...]
     left_out: LeftOut
 
 
@@ -180,9 +180,8 @@ def split_arrow(look: Look, asked: WhyRequest) -> WhyResponse:
     _check_stream(look)
     found = look.why(asked.head, asked.query, asked.key, None if asked.minus == "mean" else asked.minus)
     rows, columns = _by_size(found.asked), _by_size(found.answered)
-    names = ("query", "key", "weight", "score", "baseline", "total", "minus", "n_visible", "sink", "position_part")
     return WhyResponse(
-        **{name: getattr(found, name) for name in names},
+        **{name: getattr(found, name) for name in ("query", "key", *NUMBERS)},
         look=asked.look,
         head=str(found.head),
         group=[str(head) for head in found.group],
@@ -193,7 +192,6 @@ def split_arrow(look: Look, asked: WhyRequest) -> WhyResponse:
         pairs_sum=float(found.pairs.sum()),
         pairs_size=float(found.pairs.abs().sum()),
         terms=dict(found.terms),
-        error=found.error,
     )
 
 
@@ -202,18 +200,8 @@ def trace_back(look: Look, asked: TraceRequest) -> TraceResponse:
     position, token = _explained_token(look, asked.position, asked.token)
     minus = None if asked.minus is None else next_token(look, position, asked.minus)
     found = look.trace(token.id, None if minus is None else minus.id, position, asked.floor)
-    return TraceResponse(
-        look=asked.look,
-        position=found.position,
-        token=token,
-        minus=minus,
-        total=found.total,
-        constant=found.constant,
-        floor=found.floor,
-        capped=found.capped,
-        steps=list(found.steps),
-        left_out=found.left_out,
-    )
+    names = ("position", "total", "constant", "floor", "capped", "steps", "left_out")
+    return TraceResponse(look=asked.look, token=token, minus=minus, **{name: getattr(found, name) for name in names})
 
 
 def cut_path(look: Look, asked: CutPathRequest) -> CutPathResponse:
@@ -238,11 +226,8 @@ def cut_path(look: Look, asked: CutPathRequest) -> CutPathResponse:
 
 def read_lens(look: Look, asked: LensRequest) -> LensResponse:
     """The logit lens of a look."""
-    found = {point: best for point, (best,) in look.logit_lens(asked.position).items()}
-    layers = [
-        LensLayer(point=point, token=NextToken(text=best.token.text, id=best.token.id, probability=best.probability))
-        for point, best in found.items()
-    ]
+    found = {point: next_tokens(each)[0] for point, each in look.logit_lens(asked.position).items()}
+    layers = [LensLayer(point=point, token=best) for point, best in found.items()]
     return LensResponse(look=asked.look, position=asked.position, layers=layers)
 
 

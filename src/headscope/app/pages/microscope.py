@@ -46,8 +46,8 @@ from headscope.app.pages.predictions import (
     PredictRequest,
     PredictResponse,
     edits_of,
-    guesses,
     logits_under,
+    next_tokens,
     with_edits,
     without_tokens,
 )
@@ -314,7 +314,7 @@ class Session:
         found = PredictResponse(look=asked.look, position=position, off=off, cuts=asked.cuts, how=asked.how)
         if self.scope.shape.vocabulary is None:
             return without_tokens(found, look, self._under(opened, None, edits) if edits else None, asked.count)
-        found = found.model_copy(update={"guesses": guesses(look, position, asked.count)})
+        found = found.model_copy(update={"guesses": next_tokens(look.predictions(position, asked.count))})
         return with_edits(found, look.logits[position], self._under(opened, position, edits)) if edits else found
 
     def importance(self, asked: ImportanceRequest) -> tuple[ImportanceResponse, Arrays]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import torch
@@ -16,6 +16,7 @@ from headscope.heads.edits.ablate import ablate
 from headscope.heads.edits.edit import Edit, Edits
 from headscope.heads.edits.hidden_keys import knock_out
 from headscope.heads.look.look import Look
+from headscope.heads.look.sampling import Prediction
 from headscope.models.selfcheck import relative_difference
 
 Removal = Literal["zero", "mean"]
@@ -95,9 +96,8 @@ def logits_under(look: Look, edits: Sequence[Edit]) -> Float[Tensor, "query voca
         return under.run(look.prepared.inputs).logits[0]
 
 
-def guesses(look: Look, position: int, count: int) -> list[NextToken]:
-    """The likeliest next tokens."""
-    found = look.predictions(position, count)
+def next_tokens(found: Iterable[Prediction]) -> list[NextToken]:
+    """Predictions for the page."""
     return [NextToken(text=each.token.text, id=each.token.id, probability=each.probability) for each in found]
 
 

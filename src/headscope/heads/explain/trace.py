@@ -7,7 +7,7 @@ number, sum, and what is up and down are said at every level.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,7 +32,7 @@ FLOOR = 0.03  # of the prediction: shares below it are left out
 DEPTH = 4
 LARGEST = 200  # parts that are followed further; beyond them a part is a leaf
 SINK = 0.5  # of what a head carried: with less from later tokens than the first, it is not followed
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,6 @@ class LeftOut:
     @property
     def sum(self) -> float:
         return self.up + self.down
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return {"count": self.count, "sum": self.sum, "up": self.up, "down": self.down}
 
 
 @dataclass(frozen=True)
@@ -67,14 +63,6 @@ class KeyRead:
     values: tuple[Step, ...]
     left_out: LeftOut
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return {
-            **self.place.to_dict(), "weight": self.weight, "share": self.share, "total": self.total,
-            "asked": [each.to_dict() for each in self.asked], "answered": [each.to_dict() for each in self.answered],
-            "values": [each.to_dict() for each in self.values], "left_out": self.left_out.to_dict(),
-        }  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Step:
@@ -89,13 +77,6 @@ class Step:
     reads: tuple[KeyRead, ...] = ()
     left_out: LeftOut = field(default_factory=lambda: LeftOut(0, 0.0, 0.0))
     note: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return {
-            "name": self.name, "kind": self.kind, **self.place.to_dict(), "share": self.share, "rests": self.rests,
-            "reads": [each.to_dict() for each in self.reads], "left_out": self.left_out.to_dict(), "note": self.note,
-        }  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -140,12 +121,7 @@ class TracedPrediction:
 
     def to_dict(self) -> dict[str, Any]:
         """The tree as plain values."""
-        return {
-            "schema_version": SCHEMA_VERSION, "token": self.token, "minus": self.minus,
-            "position": self.position.to_dict(), "total": self.total, "constant": self.constant,
-            "probability": self.probability, "floor": self.floor, "sentence": self.sentence,
-            "steps": [step.to_dict() for step in self.steps], "left_out": self.left_out.to_dict(),
-        }  # fmt: skip
+        return {"schema_version": SCHEMA_VERSION, "sentence": self.sentence, **asdict(self)}
 
     def __str__(self) -> str:
         return "\n".join([self.sentence, "", *_lines(self.steps, self.left_out, "")])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from headscope.heads.explain.score_split import RowSplit, SplitScores
     from headscope.heads.look.look import Look
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+NUMBERS = ("weight", "score", "baseline", "total", "minus", "n_visible", "sink", "position_part", "error")
 _KEPT_HEADS = 4  # heads of one look whose writers' parts are kept
 ENOUGH = 0.4  # of the total, from which on one writer explains an arrow
 MOSTLY = 0.5  # of the total, from which on the place decides
@@ -39,9 +40,6 @@ class Place:
 
     position: int
     token: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"position": self.position, "token": self.token}
 
 
 @dataclass(frozen=True)
@@ -62,14 +60,6 @@ class Share:
     position_part: float = 0.0
     """Of its value: what is due to the offset between query and key, beyond the mean over the row's offsets."""
     read: Read | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The share as plain values."""
-        found: dict[str, Any] = {"name": self.name, "kind": self.kind, "value": self.value}
-        found["position_part"] = self.position_part
-        if self.read is not None:
-            found["read"] = {**self.read.place.to_dict(), "weight": self.read.weight}
-        return found
 
 
 @dataclass(frozen=True)
@@ -183,29 +173,18 @@ class Why:
             "schema_version": SCHEMA_VERSION,
             "head": str(self.head),
             "group": [str(head) for head in self.group],
-            "query": self.query.to_dict(),
-            "key": self.key.to_dict(),
-            "weight": self.weight,
-            "score": self.score,
-            "baseline": self.baseline,
-            "total": self.total,
-            "minus": self.minus,
-            "n_visible": self.n_visible,
-            "sink": self.sink,
-            "position_part": self.position_part,
-            "asked": [share.to_dict() for share in by_size(self.asked)],
-            "answered": [share.to_dict() for share in by_size(self.answered)],
+            "query": asdict(self.query),
+            "key": asdict(self.key),
+            **{name: getattr(self, name) for name in NUMBERS},
+            "asked": [asdict(share) for share in by_size(self.asked)],
+            "answered": [asdict(share) for share in by_size(self.answered)],
             "terms": dict(self.terms),
-            "pairs": [
-                {"query": each.query, "key": each.key, "value": each.value, "position_part": each.position_part}
-                for each in strongest
-            ],
+            "pairs": [asdict(each) for each in strongest],
             "other_pairs": {
                 "count": self.pairs.numel() - len(strongest),
                 "sum": float(self.pairs.sum()) - sum(each.value for each in strongest),
                 "size": size - sum(abs(each.value) for each in strongest),
             },
-            "error": self.error,
             "sentence": self.sentence,
         }
 
