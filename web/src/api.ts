@@ -2859,23 +2859,25 @@ export interface components {
         };
         /**
          * RoleTrial
-         * @description One role on this model; ``scores`` and ``rivals`` have an entry per head, in the model's order.
+         * @description One role on this model, where its paper can be read (if it has one), and what its first evidence has to show.
          */
         RoleTrial: {
-            /**
-             * Control
-             * @description the best head of the same model with shuffled weights
-             */
+            /** Baselines */
+            baselines: {
+                [key: string]: number;
+            };
+            /** Control */
             control: number | null;
-            /**
-             * Link
-             * @description where the paper can be read; empty where there is none
-             */
+            /** Link */
             link: string;
             /** Measure */
             measure: string;
+            /** N Heads */
+            n_heads: number;
             /** N Inputs */
             n_inputs: number;
+            /** N Tokens */
+            n_tokens: number;
             /** Named */
             named: string[];
             /** Paper */
@@ -2883,13 +2885,21 @@ export interface components {
             /** Probe */
             probe: string;
             /** Rivals */
-            rivals: (number | null)[];
+            rivals: {
+                [key: string]: number | null;
+            };
             /** Role */
             role: string;
             /** Scores */
-            scores: (number | null)[];
+            scores: {
+                [key: string]: number | null;
+            };
             /** Sentence */
             sentence: string;
+            /** Task */
+            task: string;
+            /** Task Score */
+            task_score: number | null;
             /** Tested */
             tested: boolean;
             /** Threshold */

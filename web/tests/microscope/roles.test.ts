@@ -28,16 +28,22 @@ const finding = (head: string, role: string, strongest: boolean): Finding => ({
   evidence: [piece],
   ablated: null,
 });
+const byHead = <T>(values: T[]) => Object.fromEntries(values.map((value, head) => [`0.${head}`, value]));
 const trial = (role: string, scores: (number | null)[], rivals: number[], tested = true): RoleTrial => ({
   role,
-  scores,
-  rivals,
+  scores: byHead(scores),
+  rivals: byHead(rivals),
   tested,
   sentence: "",
   paper: "",
   why_not: "",
   probe: "",
   n_inputs: 32,
+  n_tokens: 0,
+  n_heads: 3,
+  task: "",
+  task_score: null,
+  baselines: {},
   named: [],
   measure: "",
   threshold: 0.5,
@@ -74,8 +80,8 @@ describe("roles", () => {
     expect(trialOf(roles, NAMELESS)).toBeUndefined();
   });
   test("a nameless head shows where its lead was largest, among roles that were tested", () => {
-    expect(nearest(roles, 0, 2).map((row) => row.name)).toEqual(["induction", "previous token"]);
-    expect(nearest(roles, 2, 3).map((row) => row.name)).toEqual(["previous token"]);
+    expect(nearest(roles, "0.0", 2).map((row) => row.name)).toEqual(["induction", "previous token"]);
+    expect(nearest(roles, "0.2", 3).map((row) => row.name)).toEqual(["previous token"]);
   });
   test("a finding's rows carry interval, rival, threshold, and what is lost without the head", () => {
     const lost = { task: "loss on the second copy, nats per token", whole: -0.7, loss: 4.4, low: 3.6, high: 5.1 };

@@ -7,6 +7,7 @@ measured on. It is shown for these weights and for no others.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -49,23 +50,13 @@ class PaperClaim(Response):
     heads: list[ClaimedHead]
 
 
-class RoleTrial(Response):
-    """One role on this model; ``scores`` and ``rivals`` have an entry per head, in the model's order."""
+@dataclass(frozen=True)
+class RoleTrial(Trial):
+    """One role on this model, where its paper can be read (if it has one), and what its first evidence has to show."""
 
-    role: str
-    sentence: str
-    paper: str
-    link: str = Field(description="where the paper can be read; empty where there is none")
-    tested: bool
-    why_not: str
-    probe: str
-    n_inputs: int
-    named: list[str]
+    link: str
     measure: str
     threshold: float | None
-    control: float | None = Field(description="the best head of the same model with shuffled weights")
-    scores: list[float | None]
-    rivals: list[float | None]
 
 
 class Roles(Response):
@@ -92,7 +83,7 @@ def shipped(scope: Scope, path: Path | None = None) -> Report | None:
 
 
 def roles_of(report: Report, heads: list[str]) -> Roles:
-    """A report for the page, every head's scores in the model's order."""
+    """A report for the page; ``heads`` are in the model's order."""
     return Roles(
         state="tested",
         named=len(report.named),
@@ -101,7 +92,7 @@ def roles_of(report: Report, heads: list[str]) -> Roles:
         resting=report.n_resting,
         ordinary=[str(report.where[head]) for head in heads] if set(heads) <= set(report.where) else [],
         findings=list(report.findings),
-        trials=[_trial(trial, heads) for trial in report.trials],
+        trials=[_trial(trial) for trial in report.trials],
         recipe=_recipe(report),
     )
 
@@ -136,24 +127,12 @@ def _claimed_head(found: ClaimCheck) -> ClaimedHead:
     return ClaimedHead(published=published, **{name: getattr(found, name) for name in fields})
 
 
-def _trial(trial: Trial, heads: list[str]) -> RoleTrial:
+def _trial(trial: Trial) -> RoleTrial:
     role = BATTERY.get(trial.role)
-    return RoleTrial(
-        role=trial.role,
-        sentence=trial.sentence,
-        paper=trial.paper,
-        link="" if role is None or role.paper is None else role.paper.url,
-        tested=trial.tested,
-        why_not=trial.why_not,
-        probe=trial.probe,
-        n_inputs=trial.n_inputs,
-        named=list(trial.named),
-        measure="" if role is None else f"{role.evidence[0].kind}: {role.evidence[0].of}",
-        threshold=None if role is None else role.evidence[0].threshold,
-        control=trial.control,
-        scores=[trial.scores.get(head) for head in heads],
-        rivals=[trial.rivals.get(head) for head in heads],
-    )
+    if role is None:
+        return RoleTrial(**vars(trial), link="", measure="", threshold=None)
+    evidence, link = role.evidence[0], "" if role.paper is None else role.paper.url
+    return RoleTrial(**vars(trial), link=link, measure=f"{evidence.kind}: {evidence.of}", threshold=evidence.threshold)
 
 
 def _recipe(report: Report) -> str:

@@ -76,7 +76,7 @@ export function evidenceRows(finding: Finding): EvidenceRow[] {
 }
 
 /** The roles that a head without one came nearest to: its lead over its strongest rival, relative to the threshold. */
-export function nearest(roles: Roles, head: number, most: number): EvidenceRow[] {
+export function nearest(roles: Roles, head: string, most: number): EvidenceRow[] {
   return roles.trials
     .flatMap((trial) => {
       const [score, rival] = [trial.scores[head], trial.rivals[head] ?? 0];
