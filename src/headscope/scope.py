@@ -434,11 +434,16 @@ def ablation_beside_random(
 
 
 @checked
-def open_look(path: str | Path, scope: Scope | None = None) -> Look:
-    """Open a look that ``look.save`` wrote; with the scope of its model, everything works that works on a fresh one."""
-    from headscope.heads.look.saved_look import open_saved_look
+def open_look(path: str | Path, scope: Scope | None = None, *, name: str | None = None) -> Look:
+    """Open a look that ``look.save`` wrote; with the scope of its model, everything works that works on a fresh one.
 
-    return open_saved_look(Path(path), None if scope is None else scope.model)
+    With a ``name``, the path is a folder of captures (docs/how-to/served.md): open the served request of that name.
+    """
+    from headscope.heads.look.saved_look import open_saved_look
+    from headscope.heads.look.served import open_capture
+
+    model = None if scope is None else scope.model
+    return open_saved_look(Path(path), model) if name is None else open_capture(Path(path), name, model)
 
 
 @checked

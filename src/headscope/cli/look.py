@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -90,7 +91,9 @@ def serve(
 
 @app.command()
 def look(
-    text: Annotated[str, typer.Argument(help="The text; for picture or sound models, a .png, .jpg or .wav file.")],
+    text: Annotated[
+        str | None, typer.Argument(help="The text; for picture or sound models, a .png, .jpg or .wav file.")
+    ] = None,
     model: Model = None,
     head: Annotated[str | None, typer.Option("--head", help="Draw this head's pattern, for example 3.5.")] = None,
     query: Annotated[
@@ -109,6 +112,11 @@ def look(
         str | None,
         typer.Option("--written", "-w", help="The decoder's text so far, for encoder-decoder models."),
     ] = None,
+    capture: Annotated[
+        Path | None,
+        typer.Option(help="Folder of captures from a vLLM server: show a served request, not a text; needs no model."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the request in the folder of --capture.")] = None,
     as_json: AsJson = False,
     brief: Brief = False,
 ) -> None:
@@ -116,15 +124,21 @@ def look(
 
     Example: headscope look "The horse crossed the road because it was tired." --head 3.5
     """
-    from headscope import load
+    from headscope import load, open_look
     from headscope.app import json_output, terminal
+    from headscope.errors import InputError
 
     rules = _read_classes(question or [])
-    given = _text_or_media(text)
+    if [text is None] * 2 != [capture is not None, name is not None]:
+        raise InputError("give a text, or --capture and --name: the folder and the name of a served request")
+    given = _text_or_media(text or "")
     for file in save or ():
         refuse_overwriting(file, [given] if isinstance(given, Path) else [])
-    with load(model) as scope:
-        seen = scope.look(given if written is None else (given, written))
+    with nullcontext() if capture and model is None else load(model) as scope:
+        if capture or scope is None:
+            seen = open_look(cast(Path, capture), scope, name=name)
+        else:
+            seen = scope.look(given if written is None else (given, written))
         for file in save or ():
             _save(seen, file, head, query)
         if brief:

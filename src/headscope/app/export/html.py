@@ -10,6 +10,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,8 @@ def bundle(look: Look, head: str | None = None) -> bytes:
     for site in sites:
         if look.query_tokens(site) == look.written:
             asked = AttributionRequest(look=name, site=site, position=last)
-            responses[f"attribution {site} {last}"] = session.attribution(asked)
+            with suppress(InputError):  # a look without weights has none
+                responses[f"attribution {site} {last}"] = session.attribution(asked)
     values = {
         "schema_version": SCHEMA_VERSION,
         "model": session.model(),

@@ -488,6 +488,8 @@ class Look:
         return self._answers.questions(self.sides(site), sizes, device)
 
     def _needs_predictions(self) -> None:
+        if not self.logits.shape[-1]:
+            raise InputError("this look has no logits: it was captured from a server; open it with its model")
         if self.shape.vocabulary is None:
             raise InputError(f"{self.shape.name} predicts no tokens: it is an encoder without a language-model head")
 

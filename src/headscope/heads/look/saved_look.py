@@ -54,7 +54,8 @@ def save_look(look: Look, path: Path) -> None:
         sites[site] = SiteActivations(rows, seen.scores, seen.value_norms, (source.q, source.k))
     likely = torch.unique(look.logits.topk(min(KEPT_TOKENS, look.logits.shape[-1])).indices.cpu())
     content = {
-        "schema_version": SCHEMA_VERSION, "weights_sha256": weight_hash(look.model.model), "edits": look.key,
+        "schema_version": SCHEMA_VERSION, "edits": look.key,
+        "weights_sha256": look.model.sha256 if isinstance(look.model, _WithoutModel) else weight_hash(look.model.model),
         "shape": look.shape, "prepared": look.prepared, "logits": look.logits, "sites": sites,
         "reached": look.cache.reached, "n_windows": look.cache.n_windows,
         "vocabulary": tuple(look.model.processor.tokens_of(likely)),
@@ -79,11 +80,13 @@ def open_saved_look(path: Path, model: OpenModel | None = None) -> Look:
             warnings.warn(f"{path} was saved without a digest of its data: not verified", stacklevel=4)
         elif _digest(metadata["headscope_look"], file.get_tensor, file.keys()) != metadata["sha256"]:
             raise InputError(f"{path} is not what was saved (its SHA-256 differs); save the look again")
+    if model is not None and not content["weights_sha256"]:
+        raise InputError(f"{path} was captured from a server and knows no weights; open the capture itself")
     if model is not None and weight_hash(model.model) != content["weights_sha256"]:
         raise InputError(f"{path} was saved from {content['shape'].name} with other weights than this model's")
     if model is None or content["edits"]:  # the edits themselves are not in the file, so no pass can be run again
         known = {token.id: token for token in content["vocabulary"]}
-        model = cast(Any, _WithoutModel)(content["shape"], known, content["edits"])
+        model = without_model(content["shape"], known, content["edits"], content["weights_sha256"])
     look = Look(model, content["prepared"], key=content["edits"])
     look.cache.sites, look.cache.reached = content["sites"], content["reached"]
     look.cache.n_windows, look.cache.logits = content["n_windows"], content["logits"][None]
@@ -115,6 +118,10 @@ class _Missing:
     def __getattr__(self, name: str) -> Any:
         return self()
 
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return no weights, whose hash is no other model's."""
+        return {}
+
 
 class _KnownTokens(_Missing):
     """Stands in for a tokenizer: knows the texts of the likeliest tokens."""
@@ -130,13 +137,21 @@ class _KnownTokens(_Missing):
 class _WithoutModel(OpenModel):
     """Stands in for a model that is not there: knows its shape and the texts of its likeliest tokens."""
 
-    def __init__(self, shape: ModelShape, known: Mapping[int, Token], edits: str) -> None:
+    def __init__(self, shape: ModelShape, known: Mapping[int, Token], edits: str, sha256: str) -> None:
         self.shape, self.processor, self._missing = shape, cast(Any, _KnownTokens(known, edits)), _Missing(edits)
-        self.notes, self.self_check, self.end_tokens = (), None, frozenset()
+        self.sha256 = sha256
+        """Of the weights; empty where they are not known."""
+        self.notes, self.self_check, self.end_tokens, self.takes = (), None, frozenset(), frozenset()
 
     def __getattribute__(self, name: str) -> Any:
-        missing = name == "model" or (name in vars(OpenModel) and not name.startswith("_"))
+        own = name.startswith("_") or name in self.__dict__
+        missing = name == "model" or (name in vars(OpenModel) and not own)
         return object.__getattribute__(self, "_missing" if missing else name)
+
+
+def without_model(shape: ModelShape, known: Mapping[int, Token], edits: str = "", sha256: str = "") -> OpenModel:
+    """Stand in for a model that is not there."""
+    return cast(Any, _WithoutModel)(shape, known, edits, sha256)  # type: ignore[no-any-return]
 
 
 def _encode(value: Any, tensors: dict[str, Tensor]) -> Any:
