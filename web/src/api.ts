@@ -1029,6 +1029,18 @@ export interface components {
             question: number;
         };
         /**
+         * AskedQuestion
+         * @description A question without its answers. A numeric one has no options.
+         */
+        AskedQuestion: {
+            /** Numeric */
+            numeric: boolean;
+            /** Options */
+            options: string[];
+            /** Text */
+            text: string;
+        };
+        /**
          * AttributionRequest
          * @description Logit attribution at one position, and the head outputs of one site there.
          */
@@ -1381,10 +1393,10 @@ export interface components {
             tokens: number;
         };
         /**
-         * ClaimedHead
-         * @description A head of a published claim, and its score on these weights.
+         * ClaimCheck
+         * @description One head of a claim compared with a report: the head's score, and its rank among all heads on that role.
          */
-        ClaimedHead: {
+        ClaimCheck: {
             /** Head */
             head: string;
             /**
@@ -1392,8 +1404,6 @@ export interface components {
              * @enum {string}
              */
             outcome: "agrees" | "differs" | "not tested";
-            /** Published */
-            published: number | null;
             /** Rank */
             rank: number | null;
             /** Score */
@@ -2021,18 +2031,6 @@ export interface components {
             lessons: components["schemas"]["LessonSummary"][];
         };
         /**
-         * LessonQuestion
-         * @description A question without its answer. A numeric one has no options.
-         */
-        LessonQuestion: {
-            /** Numeric */
-            numeric: boolean;
-            /** Options */
-            options: string[];
-            /** Text */
-            text: string;
-        };
-        /**
          * LessonResponse
          * @description A lesson with its numbers and its code's output, and its questions without answers.
          */
@@ -2053,7 +2051,7 @@ export interface components {
             /** Output */
             output: string;
             /** Questions */
-            questions: components["schemas"]["LessonQuestion"][];
+            questions: components["schemas"]["AskedQuestion"][];
             /** Title */
             title: string;
             /** Try It */
@@ -2414,15 +2412,19 @@ export interface components {
         };
         /**
          * PaperClaim
-         * @description What one source says about some heads of this model.
+         * @description What one source says about some heads of this model: its own scores, if it has any, and those found here.
          */
         PaperClaim: {
             /** Heads */
-            heads: components["schemas"]["ClaimedHead"][];
+            heads: components["schemas"]["ClaimCheck"][];
             /** Note */
             note: string;
             /** Role */
             role: string;
+            /** Scores */
+            scores: {
+                [key: string]: number;
+            } | null;
             /** Source */
             source: string;
         };
@@ -3025,6 +3027,18 @@ export interface components {
             value: number;
         };
         /**
+         * ShownWorksheet
+         * @description A worksheet; its tasks have no ``answers`` and no ``working`` unless it is solved.
+         */
+        ShownWorksheet: {
+            /** Seed */
+            seed: number;
+            /** Solved */
+            solved: boolean;
+            /** Tasks */
+            tasks: components["schemas"]["WorksheetTask"][];
+        };
+        /**
          * ShowPage
          * @description The address of a student's page, sent after they have agreed to show it.
          */
@@ -3541,18 +3555,6 @@ export interface components {
             x?: {
                 [key: string]: (number)[];
             };
-        };
-        /**
-         * WorksheetResponse
-         * @description A worksheet; its tasks have no ``answers`` and no ``working`` unless it is solved.
-         */
-        WorksheetResponse: {
-            /** Seed */
-            seed: number;
-            /** Solved */
-            solved: boolean;
-            /** Tasks */
-            tasks: components["schemas"]["WorksheetTask"][];
         };
         /**
          * WorksheetTask
@@ -5461,7 +5463,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["WorksheetResponse"];
+                    "application/json": components["schemas"]["ShownWorksheet"];
                 };
             };
             /** @description Unprocessable Entity */

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -117,7 +118,7 @@ def lesson(
     if answer is not None:
         marked = found.check(question, answer, attempt)
         word = "Right." if marked.right else "A hint:" if marked.kind == "hint" else "Not quite."
-        show_json(marked.to_dict()) if as_json else say(f"{word} {marked.says}")
+        show_json(asdict(marked)) if as_json else say(f"{word} {marked.says}")
     elif code:
         block = found.to_dict()["block"]["code"]
         show_json({"code": block}) if as_json else say(block, nl=False)
@@ -155,7 +156,7 @@ def worksheet(
     from headscope.lab.teach.worksheet import worksheet
 
     sheet = worksheet(seed)
-    show_json(sheet.to_dict(solved=solved)) if as_json else say(sheet.markdown(solved=solved), nl=False)
+    show_json(asdict(sheet.shown(solved=solved))) if as_json else say(sheet.markdown(solved=solved), nl=False)
 
 
 @course.command()
@@ -182,7 +183,7 @@ def exercise(
         return
     checked = check_exercise(path)
     if as_json:
-        show_json({"gaps": [gap.to_dict() for gap in checked]})
+        show_json({"gaps": [asdict(gap) for gap in checked]})
     else:
         marks = {"right": "right", "wrong": "not yet", "empty": "gap"}
         for gap in checked:

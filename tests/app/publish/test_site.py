@@ -6,6 +6,7 @@ import getpass
 import gzip
 import json
 import socket
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,7 @@ def test_marks_are_those_of_the_server() -> None:
             stored = marks[str(number)][index]
             for letter, option in zip("abcdefgh", stored["options"], strict=False):
                 answer = option["text"] if question.numeric else letter
-                assert option["replies"] == [question.mark(answer, attempt).to_dict() for attempt in (1, 2, 3)]
+                assert option["replies"] == [asdict(question.mark(answer, attempt)) for attempt in (1, 2, 3)]
 
 
 @pytest.mark.slow

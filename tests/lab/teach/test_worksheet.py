@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 
 import pytest
 
@@ -98,9 +99,9 @@ def test_every_sentence_is_used_and_seeds_differ() -> None:
 
 def test_a_blank_sheet_holds_no_answer() -> None:
     sheet = worksheet(3)
-    blank = sheet.to_dict(solved=False)
+    blank = asdict(sheet.shown(solved=False))
     assert all(not task["answers"] and not task["working"] for task in blank["tasks"])
-    assert all(task["answers"] for task in sheet.to_dict(solved=True)["tasks"])
+    assert all(task.answers for task in sheet.shown(solved=True).tasks)
     for task in sheet.tasks:
         assert task.working not in sheet.markdown(solved=False)
         assert task.working in sheet.markdown(solved=True)

@@ -8,7 +8,7 @@ import { messageOf } from "../source/source";
 type Schemas = components["schemas"];
 export type TeacherView = Schemas["TeacherView"];
 export type ClassNews = Schemas["ClassNews"];
-export type Worksheet = Schemas["WorksheetResponse"];
+export type Worksheet = Schemas["ShownWorksheet"];
 
 const EVERY = 3000;
 

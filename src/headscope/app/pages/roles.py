@@ -7,6 +7,7 @@ measured on. It is shown for these weights and for no others.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -30,24 +31,14 @@ CARD = EMBEDDED / "MODEL_CARD.md"
 WEIGHTS = "weights"  # the recipe's entry with the hash of the weights in float32, whatever precision is loaded
 
 
-class ClaimedHead(Response):
-    """A head of a published claim, and its score on these weights."""
-
-    head: str
-    published: float | None
-    outcome: Literal["agrees", "differs", "not tested"]
-    score: float | None
-    rank: int | None
-    why: str
-
-
 class PaperClaim(Response):
-    """What one source says about some heads of this model."""
+    """What one source says about some heads of this model: its own scores, if it has any, and those found here."""
 
     role: str
     source: str
     note: str
-    heads: list[ClaimedHead]
+    scores: Mapping[str, float] | None
+    heads: list[ClaimCheck]
 
 
 @dataclass(frozen=True)
@@ -114,17 +105,12 @@ def published_claims(shape: ModelShape, report: Report | None) -> list[PaperClai
             role=claim.role,
             source=claim.source,
             note=claim.note,
-            heads=[_claimed_head(each) for each in heads if each.head in known],
+            scores=claim.scores,
+            heads=[each for each in heads if each.head in known],
         )
         for claim, heads in groupby(found, key=attrgetter("claim"))
     ]
     return [claim for claim in claims if claim.heads]
-
-
-def _claimed_head(found: ClaimCheck) -> ClaimedHead:
-    published = (found.claim.scores or {}).get(found.head)
-    fields = ("head", "outcome", "score", "rank", "why")
-    return ClaimedHead(published=published, **{name: getattr(found, name) for name in fields})
 
 
 def _trial(trial: Trial) -> RoleTrial:

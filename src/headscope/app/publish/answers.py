@@ -22,6 +22,7 @@ from headscope.app.wire import pack
 from headscope.lab.teach import lessons as course
 from headscope.lab.teach.course.questions import TOLD_AT, QuizQuestion
 from headscope.lab.teach.worked_example import WorkedExample
+from headscope.lab.teach.worksheet import worksheet
 
 UNFORESEEN = "123456789.123"  # a number that is no option of any question
 
@@ -67,8 +68,8 @@ def _replies(question: QuizQuestion) -> dict[str, Any]:
     options = []
     for letter, option in zip("abcdefgh", question.options, strict=False):
         answer = option.text if question.numeric else letter
-        options.append({"text": option.text, "replies": [question.mark(answer, at).to_dict() for at in attempts]})
-    other = [question.mark(UNFORESEEN, at).to_dict() for at in attempts] if question.numeric else []
+        options.append({"text": option.text, "replies": [question.mark(answer, at) for at in attempts]})
+    other = [question.mark(UNFORESEEN, at) for at in attempts] if question.numeric else []
     return {"numeric": question.numeric, "options": options, "other": other}
 
 
@@ -101,7 +102,7 @@ def answer_groups(censuses: Censuses) -> Iterator[tuple[str, Group]]:
     yield (
         "worksheet?",
         {
-            f"worksheet?seed={seed}&solved={str(solved).lower()}": lessons.sheet(seed, solved=solved)
+            f"worksheet?seed={seed}&solved={str(solved).lower()}": worksheet(seed).shown(solved=solved)
             for seed in range(WORKSHEETS)
             for solved in (False, True)
         },

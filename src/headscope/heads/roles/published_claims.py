@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from headscope.heads.roles.report import Report, Trial
 
@@ -36,7 +38,7 @@ class _Claim:
 class ClaimCheck:
     """One head of a claim compared with a report: the head's score, and its rank among all heads on that role."""
 
-    claim: _Claim
+    claim: Annotated[_Claim, Field(exclude=True)]
     head: str
     outcome: Outcome
     score: float | None

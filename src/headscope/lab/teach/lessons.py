@@ -152,7 +152,7 @@ class Lesson(LessonText):
         shown = {name: with_captions(text, self.figures) for name, text in shown.items()}
         rest = {name: getattr(self, name) for name in ("number", "name", "title", "code", "output")}
         block = None if self.block is None else {name: plain(text) for name, text in asdict(self.block).items()}
-        return rest | shown | {"block": block, "questions": [question.to_dict() for question in self.questions]}
+        return rest | shown | {"block": block, "questions": [asdict(question.asked) for question in self.questions]}
 
     def check(self, question: int, answer: str, attempt: int = TOLD_AT) -> Marked:
         """Mark an answer to the question of this number, from 1; a wrong first attempt gets a hint."""

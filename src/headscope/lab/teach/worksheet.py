@@ -7,8 +7,7 @@ Every solution is computed from the numbers as they are printed, so a student wi
 from __future__ import annotations
 
 import random
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from headscope.errors import InputError
 from headscope.lab.teach.worked_example import number, vector
@@ -46,18 +45,24 @@ class WorksheetTask:
 
 
 @dataclass(frozen=True)
+class ShownWorksheet:
+    """A worksheet; its tasks have no ``answers`` and no ``working`` unless it is solved."""
+
+    seed: int
+    solved: bool
+    tasks: list[WorksheetTask]
+
+
+@dataclass(frozen=True)
 class _Worksheet:
     """The tasks of one seed."""
 
     seed: int
     tasks: list[WorksheetTask]
 
-    def to_dict(self, *, solved: bool) -> dict[str, Any]:
-        """The worksheet as plain data; without ``solved`` it holds no answer."""
-        tasks = [asdict(task) for task in self.tasks]
-        for task in tasks if not solved else []:
-            task["answers"], task["working"] = [], ""
-        return {"seed": self.seed, "solved": solved, "tasks": tasks}
+    def shown(self, *, solved: bool) -> ShownWorksheet:
+        tasks = self.tasks if solved else [replace(task, answers=[], working="") for task in self.tasks]
+        return ShownWorksheet(self.seed, solved, tasks)
 
     def markdown(self, *, solved: bool) -> str:
         """The worksheet as Markdown, to print or to edit."""

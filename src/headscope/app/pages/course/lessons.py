@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -12,9 +12,8 @@ from pydantic import Field
 
 from headscope.app.pages.schema import Request, Response
 from headscope.lab.teach import lessons
-from headscope.lab.teach.course.questions import Marked
+from headscope.lab.teach.course.questions import AskedQuestion, Marked
 from headscope.lab.teach.lessons import LessonText
-from headscope.lab.teach.worksheet import WorksheetTask, worksheet
 
 
 class LessonSummary(Response):
@@ -33,19 +32,11 @@ class LessonList(Response):
     last: int
 
 
-class LessonQuestion(Response):
-    """A question without its answer. A numeric one has no options."""
-
-    text: str
-    numeric: bool
-    options: list[str]
-
-
 @dataclass(frozen=True)
 class LessonResponse(LessonText):
     """A lesson with its numbers and its code's output, and its questions without answers."""
 
-    questions: list[LessonQuestion]
+    questions: list[AskedQuestion]
 
 
 class AnswerRequest(Request):
@@ -54,14 +45,6 @@ class AnswerRequest(Request):
     question: Annotated[int, Field(ge=1)]
     answer: Annotated[str, Field(min_length=1, max_length=100)]
     attempt: Annotated[int, Field(ge=1, le=1000)] = Field(default=1, description="a wrong first one gets a hint")
-
-
-class WorksheetResponse(Response):
-    """A worksheet; its tasks have no ``answers`` and no ``working`` unless it is solved."""
-
-    seed: int
-    solved: bool
-    tasks: list[WorksheetTask]
 
 
 def contents() -> LessonList:
@@ -82,7 +65,7 @@ def _contents(folder: Path) -> LessonList:
 def lesson(number: int) -> LessonResponse:
     """A lesson with its numbers filled in and its code's output."""
     whole = lessons.lesson(number)
-    questions = [LessonQuestion(**question.to_dict()) for question in whole.questions]
+    questions = [question.asked for question in whole.questions]
     shown = {field.name: getattr(whole, field.name) for field in fields(LessonText)}
     return LessonResponse(**shown, questions=questions)
 
@@ -90,10 +73,3 @@ def lesson(number: int) -> LessonResponse:
 def mark(number: int, asked: AnswerRequest) -> Marked:
     """Whether an answer is right, and why."""
     return lessons.lesson(number).check(asked.question, asked.answer, asked.attempt)
-
-
-def sheet(seed: int, *, solved: bool) -> WorksheetResponse:
-    """The worksheet of a seed."""
-    tasks = worksheet(seed).tasks
-    shown = tasks if solved else [replace(task, answers=[], working="") for task in tasks]
-    return WorksheetResponse(seed=seed, solved=solved, tasks=shown)

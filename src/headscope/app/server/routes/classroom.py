@@ -10,7 +10,6 @@ from fastapi.responses import PlainTextResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from headscope.app.pages.course import lessons as pages
 from headscope.app.pages.course.classroom import (
     ClassNews,
     Classroom,
@@ -25,6 +24,7 @@ from headscope.app.server.clients import browser_id
 from headscope.app.server.join import PATH
 from headscope.app.server.worker import PROBLEM, RequestWorker
 from headscope.lab.teach import lessons
+from headscope.lab.teach.worksheet import ShownWorksheet, worksheet
 
 TEACHER_PATH = "/class/teacher"
 NO_CLASS = "no class is held here; start one with headscope serve --classroom"
@@ -42,11 +42,11 @@ def routes(worker: RequestWorker, classroom: Classroom | None) -> APIRouter:
 def _add_students(router: APIRouter, worker: RequestWorker, classroom: Classroom | None) -> None:
     """What students may ask for, and the address that makes a browser the teacher's."""
 
-    @router.get("/api/worksheet", response_model=pages.WorksheetResponse)
+    @router.get("/api/worksheet", response_model=ShownWorksheet)
     async def sheet(request: Request, seed: int = 0, solved: bool = False) -> Any:
         if solved:
             _teachers(request, classroom)
-        return await worker.run_in(worker.lessons, request, lambda: pages.sheet(seed, solved=solved), kind="whole")
+        return await worker.run_in(worker.lessons, request, lambda: worksheet(seed).shown(solved=solved), kind="whole")
 
     @router.get(TEACHER_PATH)
     def teacher_arrives(key: str, request: Request) -> RedirectResponse:

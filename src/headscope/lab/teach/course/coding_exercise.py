@@ -10,7 +10,7 @@ import math
 import runpy
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,9 +42,6 @@ class CheckedGap:
     name: str
     state: State
     says: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def write_exercise(path: Path) -> None:

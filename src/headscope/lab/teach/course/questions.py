@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
 
 from headscope.errors import InputError
 
@@ -77,8 +76,14 @@ class Marked:
     option: int | None = field(default=None, compare=False)
     """The option that was chosen; None for a number that is none of them."""
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"right": self.right, "says": self.says, "kind": self.kind}
+
+@dataclass(frozen=True)
+class AskedQuestion:
+    """A question without its answers. A numeric one has no options."""
+
+    text: str
+    numeric: bool
+    options: list[str]
 
 
 @dataclass(frozen=True)
@@ -123,10 +128,9 @@ class QuizQuestion:
                 return option
         return None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The question without its answers."""
-        shown = [] if self.numeric else [option.text for option in self.options]
-        return {"text": self.text, "numeric": self.numeric, "options": shown}
+    @property
+    def asked(self) -> AskedQuestion:
+        return AskedQuestion(self.text, self.numeric, [] if self.numeric else [option.text for option in self.options])
 
 
 def parse_question(text: str) -> QuizQuestion:
