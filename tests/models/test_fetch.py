@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import zipfile
 from pathlib import Path
 
@@ -127,3 +128,27 @@ def test_list_names_every_model_its_size_and_licence() -> None:
     assert not any(entry["here"] for entry in json.loads(run("fetch", "--list", "--json"))["models"])
     with pytest.raises(InputError, match="gpt-2 is not a model that headscope knows by name; it knows smollm2"):
         run("fetch", "gpt-2")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_ollama_models_are_found_by_name_and_read_without_suffix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = tmp_path / "manifests" / "registry.ollama.ai" / "library" / "tiny" / "1b"
+    manifest.parent.mkdir(parents=True)
+    (tmp_path / "blobs").mkdir()
+    blob = gguf_file(tmp_path).rename(tmp_path / "blobs" / f"sha256-{'0' * 64}")
+    layers = [{"mediaType": "application/vnd.ollama.image.license", "digest": "sha256:1"},
+              {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{'0' * 64}"}]  # fmt: skip
+    manifest.write_text(json.dumps({"layers": layers}), encoding="utf-8")
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path))
+    opened = open_model("ollama:tiny:1b")
+    assert opened.shape.name == "ollama:tiny:1b"
+    assert "llama.cpp computes with the packed weights" in opened.notes[-2]
+    assert open_model(blob).shape.sites == opened.shape.sites
+    for name in ("ollama:tiny", "ollama:../library/tiny:1b"):
+        with pytest.raises(ModelError, match=rf"there is no model {re.escape(name)} in Ollama's store"):
+            open_model(name)
+    manifest.write_text("{}", encoding="utf-8")
+    with pytest.raises(InputError, match="run `ollama pull tiny:1b` again"):
+        open_model("ollama:tiny:1b")

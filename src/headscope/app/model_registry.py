@@ -13,6 +13,7 @@ from headscope.app.pages.kept_looks import KeptLooks
 from headscope.app.pages.microscope import Session
 from headscope.app.pages.schema import Request, Response
 from headscope.errors import InputError
+from headscope.models.fetch import is_gguf
 from headscope.scope import Scope
 
 KEPT_MADE = 96  # small models made on the lab's pages: a class of 64 has one each; the least recently used one goes
@@ -138,6 +139,6 @@ def _is_other_file(name: str) -> bool:
     try:
         path = Path(name).expanduser()
         local = path.exists() or name.startswith(("/", ".", "~")) or name.count("/") > 1
-        return local and not ((path / "config.json").is_file() or (path.suffix.lower() == ".gguf" and path.is_file()))
+        return local and not ((path / "config.json").is_file() or (path.is_file() and is_gguf(path)))
     except (OSError, ValueError, RuntimeError):  # a name that cannot be one of a file, or of a user
         return True

@@ -44,7 +44,7 @@ class Grouped(TyperGroup):
 
 app = typer.Typer(name="headscope", cls=Grouped, context_settings={"help_option_names": ["-h", "--help"]}, **PLAIN)
 
-MODEL_HELP = "Hugging Face model name, local folder or GGUF file [default: the built-in model]."
+MODEL_HELP = "Hugging Face model name, local folder, GGUF file, or ollama:NAME [default: the built-in model]."
 Model = Annotated[str | None, typer.Option("--model", "-m", help=MODEL_HELP)]
 ModelArgument = Annotated[str | None, typer.Argument(help=MODEL_HELP)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]

@@ -15,12 +15,13 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headscope.errors import ModelError
-from headscope.files import atomic_folder
+from headscope.files import atomic_folder, parsing
 
 MEGABYTE = 10**6
 MOST_KEPT = 2 * 10**9
@@ -90,7 +91,7 @@ def fetched(source: str | Path) -> Path | None:
     A name that is known but was not fetched raises, with the command that fetches it.
     """
     path = Path(source).expanduser()
-    if path.suffix.lower() == ".gguf" and path.is_file():
+    if path.is_file() and is_gguf(path):
         kept = kept_copy(path)
         return kept if (kept / "config.json").is_file() else None
     known = KNOWN.get(str(source))
@@ -102,6 +103,27 @@ def fetched(source: str | Path) -> Path | None:
             f"({known.megabytes} MB, {known.licence})"
         )
     return known.kept
+
+
+def is_gguf(path: Path) -> bool:
+    """Whether a file is GGUF, by its suffix or its first bytes: Ollama's files have no suffix."""
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(4) == b"GGUF" or path.suffix.lower() == ".gguf"
+    return path.suffix.lower() == ".gguf"
+
+
+def ollama_file(name: str) -> Path:
+    """The GGUF file of a model in Ollama's store, named as in ``ollama:llama3.2:1b``."""
+    store = Path(os.environ.get("OLLAMA_MODELS") or Path.home() / ".ollama" / "models")
+    model, _, tag = name.removeprefix("ollama:").partition(":")
+    path = f"{model if '/' in model else 'library/' + model}/{tag or 'latest'}"
+    manifest = store / "manifests" / "registry.ollama.ai" / path
+    if ".." in path or not manifest.is_file():
+        raise ModelError(f"there is no model {name} in Ollama's store {store}; `ollama list` shows those it has")
+    with parsing(str(manifest), f"run `ollama pull {name.removeprefix('ollama:')}` again"):
+        layers = json.loads(manifest.read_text(encoding="utf-8"))["layers"]
+        digest = next(layer["digest"] for layer in layers if layer["mediaType"].endswith("image.model"))
+    return store / "blobs" / Path(digest.replace(":", "-")).name
 
 
 def kept_copy(gguf: Path) -> Path:
