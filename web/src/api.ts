@@ -1524,7 +1524,7 @@ export interface components {
         };
         /**
          * CraftedHead
-         * @description How much of its target one head covers, and the rows it missed.
+         * @description How much of its target one head covers on average, and the rows it missed.
          */
         CraftedHead: {
             /** Asks */
@@ -2911,17 +2911,14 @@ export interface components {
         };
         /**
          * RowFit
-         * @description One row with a target: how much of it the pattern covers, and, if little, why.
+         * @description One row of which the pattern covers too little of the target: how much, and why.
          */
         RowFit: {
             /** Hit */
             hit: number;
             /** Position */
             position: number;
-            /**
-             * Why
-             * @default
-             */
+            /** Why */
             why: string;
             /** Word */
             word: string;

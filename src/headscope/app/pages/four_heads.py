@@ -16,7 +16,7 @@ from headscope.app.lru import LRU
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.schema import SCHEMA_VERSION, Emit, Request, Response
 from headscope.app.wire import Arrays, numbers
-from headscope.lab.teach.crafted_heads import Crafted, CraftSettings, RowFit, Snapshot, craft
+from headscope.lab.teach.crafted_heads import Crafted, CraftedHead, CraftSettings, Snapshot, craft
 from headscope.lab.teach.target_patterns import (
     SENTENCE,
     Target,
@@ -90,15 +90,6 @@ class CraftStep(Response):
     step: int
     loss: list[float]
     hit: list[float]
-
-
-class CraftedHead(Response):
-    """How much of its target one head covers, and the rows it missed."""
-
-    name: str
-    asks: str
-    hit: float
-    misses: list[RowFit]
 
 
 class CraftDone(Response):
@@ -197,8 +188,7 @@ def _done(crafted: Crafted) -> tuple[CraftDone, Arrays]:
     traces = [crafted.trace(position) for position in range(len(crafted.words))]
     with torch.no_grad():
         values = crafted.model.attention().project(crafted.model.embed(crafted.ids))[2][0]
-    heads = [CraftedHead(name=head.name, asks=head.asks, hit=head.hit, misses=head.misses) for head in crafted.heads]
-    done = CraftDone(heads=heads, d_model=crafted.settings.d_model, d_head=crafted.settings.d_head)
+    done = CraftDone(heads=crafted.heads, d_model=crafted.settings.d_model, d_head=crafted.settings.d_head)
     return done, {
         "losses": numbers(crafted.losses),
         "values": numbers(values),

@@ -240,26 +240,22 @@ UNKNOWN = "<?>"
 
 @dataclass(frozen=True)
 class RowFit:
-    """One row with a target: how much of it the pattern covers, and, if little, why."""
+    """One row of which the pattern covers too little of the target: how much, and why."""
 
     word: str
     position: int
     hit: float
-    why: str = ""
+    why: str
 
 
 @dataclass(frozen=True)
-class _HeadFit:
-    """How much of its target one head covers, on average and row by row."""
+class CraftedHead:
+    """How much of its target one head covers on average, and the rows it missed."""
 
     name: str
     asks: str
     hit: float
-    rows: list[RowFit]
-
-    @property
-    def misses(self) -> list[RowFit]:
-        return [row for row in self.rows if row.hit < GOOD_ENOUGH]
+    misses: list[RowFit]
 
 
 @dataclass(frozen=True)
@@ -280,7 +276,7 @@ class Crafted:
     targets: list[Target]
     settings: CraftSettings
     wanted: Float[Tensor, "head query key"]
-    heads: list[_HeadFit]
+    heads: list[CraftedHead]
     snapshots: list[Snapshot]
     losses: Float[Tensor, "step head"]
     model: TinyTransformer
@@ -340,11 +336,11 @@ def word_tokenizer(words: Sequence[str]) -> Tokenizer:
     return tokenizer
 
 
-def _head_fit(target: Target, index: int, fitted: _Fitted, diagnosis: _Diagnosis) -> _HeadFit:
+def _head_fit(target: Target, index: int, fitted: _Fitted, diagnosis: _Diagnosis) -> CraftedHead:
     has_target, words = diagnosis.job.has_target[index], diagnosis.job.words
-    rows = []
+    misses = []
     for position in has_target.nonzero()[:, 0].tolist():
         hit = round(float(fitted.hits[index, position]), 4)
-        why = "" if hit >= GOOD_ENOUGH else diagnosis.why(index, position)
-        rows.append(RowFit(words[position], position, hit, why))
-    return _HeadFit(target.name, target.asks, _head_hit(fitted.hits[index], has_target), rows)
+        if hit < GOOD_ENOUGH:
+            misses.append(RowFit(words[position], position, hit, diagnosis.why(index, position)))
+    return CraftedHead(target.name, target.asks, _head_hit(fitted.hits[index], has_target), misses)
