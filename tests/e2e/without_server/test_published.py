@@ -178,3 +178,11 @@ def test_the_site_may_be_shown_in_a_frame(page: Page, site: str) -> None:
     framed.get_by_text("About this website").click()
     cited = framed.get_by_role("link", name="How to cite headscope")
     expect(cited).to_have_attribute("href", re.compile("CITATION.cff"))
+
+
+def test_an_example_is_shown_without_the_model_which_a_typed_text_starts(page: Page, site: str) -> None:
+    page.goto(site + at(head="1.4", text=EXAMPLES[0]))
+    expect(page.locator("[data-without]:not(:empty)").first).to_be_visible()
+    assert page.workers == []
+    with page.expect_worker():
+        page.goto(site + at(head="1.4", text=TEXT))

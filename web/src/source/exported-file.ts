@@ -59,9 +59,10 @@ function part(bundle: Container, name: string): ArrayBuffer {
 
 export function fileSource(bytes: ArrayBuffer): Source {
   const bundle = unpack(bytes);
-  const { model, predictions, roles, featured, explained } = bundle.values as {
+  const { model, predictions, without, roles, featured, explained } = bundle.values as {
     model: ModelCard;
     predictions: Prediction[];
+    without?: Record<string, Prediction>; // at the last position, without each head
     roles: Roles;
     featured: PaperClaim[];
     explained?: Explained;
@@ -76,7 +77,12 @@ export function fileSource(bytes: ArrayBuffer): Source {
     look: async () => lookFrom(part(bundle, "look")),
     weights: async (wanted) => weights(bundle, wanted),
     attribution: async ({ site, position }) => attributionFrom(part(bundle, `attribution ${site} ${position}`)),
-    predict: async ({ position }) => predictions[position],
+    predict: async ({ position, off, cuts, how }) => {
+      if (!off.length && !cuts.length) return predictions[position];
+      const kept = off.length === 1 && !cuts.length && how === "zero" ? without?.[off[0]] : undefined;
+      if (kept?.position !== position) throw notInFile();
+      return kept;
+    },
     why: async (wanted) => answers.why(wanted),
     cutPath: async (wanted) => answers.cutPath(wanted),
     trace: async (wanted) => answers.trace(wanted),

@@ -25,7 +25,7 @@ export async function placeOf(path: string): Promise<Place> {
 export async function bytesOf(path: string): Promise<ArrayBuffer> {
   const place = await placeOf(path);
   if (typeof place !== "string") return place.arrayBuffer();
-  const response = await fetch(place);
+  const response = await fetch(place).catch(() => Promise.reject(new Problem("Offline", words.published.offline)));
   if (!response.ok) throw new Problem("Missing", words.published.missing(path, response.status));
   return response.arrayBuffer();
 }

@@ -34,6 +34,7 @@ from headscope.scope import Scope
 STATIC = Path(__file__).parents[1] / "static"
 LARGEST = 48 * 2**20  # bytes of arrays: what a browser opens and a mail server accepts
 DATA_ID, APP_ID = "headscope-data", "headscope-chat"
+MOST_COMPARED = 100  # heads: the prediction without each is a pass
 FLOAT = 4  # bytes of a weight in the file
 
 
@@ -91,8 +92,11 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
 
 
-def bundle(look: Look, head: str | None = None) -> bytes:
-    """Every response the page may need about this look, in one container; with ``head``, about its site alone."""
+def bundle(look: Look, head: str | None = None, *, site: bool = False) -> bytes:
+    """Every response the page may need about this look, in one container; with ``head``, about its site alone.
+
+    For a published ``site``: not explained, which is stored beside it, and with the prediction without each head.
+    """
     sites = look.sites if head is None else (look.find(head).site,)
     recomputed = {site: _pattern_parts(look, site) for site in sites}
     size = sum(part.nbytes if part else _weights_size(look, site) for site, part in recomputed.items())
@@ -116,13 +120,15 @@ def bundle(look: Look, head: str | None = None) -> bytes:
             asked = AttributionRequest(look=name, site=site, position=last)
             with suppress(InputError):  # a look without weights has none
                 responses[f"attribution {site} {last}"] = session.attribution(asked)
+    compared = [str(each) for each in look.shape.heads()] if site and look.shape.n_heads <= MOST_COMPARED else []
     values = {
         "schema_version": SCHEMA_VERSION,
         "model": session.model(),
         "roles": session.roles(),
         "featured": session.featured(),
-        "explained": explained(session, name, last) if head is None else None,
+        "explained": explained(session, name, last) if head is None and not site else None,
         "predictions": [session.predict(PredictRequest(look=name, position=at)) for at in range(last + 1)],
+        "without": {off: session.predict(PredictRequest(look=name, position=last, off=[off])) for off in compared},
     }
     return pack(values, {key: np.frombuffer(pack(*each), dtype=np.uint8) for key, each in responses.items()})
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import torch
 
 from headscope import __version__
-from headscope.app.export.html import STATIC, assemble, save_html
+from headscope.app.export.html import STATIC, assemble, bundle, save_html
 from headscope.app.export.saved_explanations import EXAMPLES, stored_explanations
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.microscope import Session
@@ -281,6 +281,7 @@ def _describe(scope: Scope, exported: Exported, stored: Stored, verified: Verifi
         "roles": session.roles(),
         "featured": session.featured(),
         "explained": _explain(session, folder),
+        "looks": _store_looks(scope, folder),
         "longest": exported.longest,
         "texts": [processor.text_of(token) for token in range(scope.shape.vocabulary or 0)],
         "scores": {site: vars(scores) for site, scores in exported.scores.items()},
@@ -303,6 +304,14 @@ def _explain(session: Session, folder: Path) -> dict[str, str]:
     for number, (text, answers) in enumerate(stored_explanations(session, EXAMPLES)):
         files[text] = f"explained-{number}.gz"
         (folder / files[text]).write_bytes(gzip.compress(answers, 9, mtime=0))
+    return files
+
+
+def _store_looks(scope: Scope, folder: Path) -> dict[str, str]:
+    """Write the look at each example, which the page shows before it has the model; the file of each text."""
+    files = {text: f"look-{number}.gz" for number, text in enumerate(EXAMPLES)}
+    for text, file in files.items():
+        (folder / file).write_bytes(gzip.compress(bundle(scope.observe(text), site=True), 9, mtime=0))
     return files
 
 

@@ -14,6 +14,7 @@ export interface PublishedModel {
   roles: Roles;
   featured: PaperClaim[];
   explained: Record<string, string>; // text → file of its trace and the reasons of heads
+  looks: Record<string, string>; // text → file of its look, which needs no model
   longest: number; // tokens that are read here
   texts: string[]; // of every token of the vocabulary
   scores: Record<string, { scale: number; softcap: number | null }>; // by site

@@ -15,7 +15,7 @@ import {
   type TraceRequest,
   type Why,
 } from "../source";
-import { explainedAnswers, type Explained } from "../exported-file";
+import { explainedAnswers, fileSource, type Explained } from "../exported-file";
 import { addressOf, bytesOf, isOneFile, placeOf } from "../files-of-page";
 import { MODEL_FILES, unzipped, type ModelEntry, type PublishedModel, type PublishedSite } from "./files";
 import type { OpenRequest } from "./worker";
@@ -40,6 +40,9 @@ export function publishedSource(site: PublishedSite, name?: string): Source {
   let asking: Promise<ReturnType<typeof requester>> | null = null;
 
   async function begin(): Promise<ReturnType<typeof requester>> {
+    const { saveData } = (navigator as { connection?: { saveData?: boolean } }).connection ?? {};
+    if (saveData && !confirm(words.published.fetches(Math.round(entry.bytes / 1e6))))
+      throw new Problem("NotFetched", words.published.notFetched);
     const made = await startWorker(entry.name);
     const port = { postMessage: made.postMessage.bind(made), onmessage: null } as Pick<
       MessagePort,
@@ -52,7 +55,7 @@ export function publishedSource(site: PublishedSite, name?: string): Source {
     };
     asks("open", await openRequest(site, entry)).then(
       () => (progress = { what: "", done: 0, total: 0, place: 0 }),
-      () => undefined,
+      () => (asking = null), // the next question tries again
     );
     return asks;
   }
@@ -61,6 +64,14 @@ export function publishedSource(site: PublishedSite, name?: string): Source {
   const ask = async <Answer>(what: string, body: unknown) =>
     (await (await (asking ??= begin()))(what, body)).value as Answer;
   const texts = new Map<string, string>(); // of each look
+  const shown = new Map<string, Source>(); // examples, by look: their answers are stored
+  const opened = cached(async (file: string) => fileSource(await unzipped(await bytesOf(`${entry.folder}${file}`))));
+  /** What the model says of a look; the text of an example is read first. */
+  async function computed<Answer>(what: string, wanted: { look: string }): Promise<Answer> {
+    if (!shown.has(wanted.look)) return ask<Answer>(what, wanted);
+    const { look } = await ask<Look>("look", { text: texts.get(wanted.look) });
+    return { ...(await ask<Answer>(what, { ...wanted, look })), look: wanted.look };
+  }
   const stored = cached(async (file: string) => {
     const bytes = await unzipped(await bytesOf(`${entry.folder}${file}`));
     return JSON.parse(new TextDecoder().decode(bytes)) as Explained;
@@ -94,21 +105,39 @@ export function publishedSource(site: PublishedSite, name?: string): Source {
       other === null || other === entry.name ? publishedSource(site, entry.name) : publishedSource(site, other),
     model: async () => (await card()).model,
     look: async (wanted) => {
-      const look = await ask<Look>("look", wanted);
+      const text = "text" in wanted ? wanted.text : "look" in wanted ? texts.get(wanted.look) : undefined;
+      const file = (await card()).looks[text ?? ""];
+      const stored = file === undefined ? null : await opened(file);
+      const look = stored ? { ...(await stored.look(wanted)), text: text! } : await ask<Look>("look", wanted);
+      if (stored) shown.set(look.look, stored);
       texts.set(look.look, look.text);
       return look;
     },
-    weights: cached((wanted) => ask<Tile>("weights", wanted)),
-    attribution: cached((wanted) => ask<Attribution>("attribution", wanted)),
+    weights: cached((wanted) =>
+      shown.has(wanted.look) && wanted.measure === "weight" && wanted.pool === 1
+        ? shown.get(wanted.look)!.weights(wanted)
+        : computed<Tile>("weights", wanted),
+    ),
+    attribution: cached((wanted) => {
+      const model = () => computed<Attribution>("attribution", wanted);
+      const stored = wanted.toward === null && wanted.minus === null && shown.get(wanted.look);
+      return stored ? stored.attribution(wanted).catch(model) : model(); // of the last position alone
+    }),
     token: (wanted) => ask<FoundToken>("token", wanted),
-    predict: cached((wanted) => ask<Prediction>("predict", wanted)),
+    predict: cached(async (wanted) => {
+      const stored = await shown
+        .get(wanted.look)
+        ?.predict(wanted)
+        .catch(() => null);
+      return stored ?? computed<Prediction>("predict", wanted);
+    }),
     why: async (wanted) =>
       (await card()).split.why_not
         ? {
             ...(await explanations(wanted.look, about("why", wanted.look, ` --head ${wanted.head}`))).why(wanted),
             stored: true,
           }
-        : ask<Why>("why", wanted),
+        : computed<Why>("why", wanted),
     cutPath: async (wanted) => (await explanations(wanted.look, site.command)).cutPath(wanted),
     trace,
     traceCommand: (wanted) =>

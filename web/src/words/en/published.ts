@@ -17,5 +17,8 @@ export default {
   looks: "Saved looks",
   install: (command: string) => `To run the same on your machine: ${command}`,
   citationFile: "How to cite headscope (CITATION.cff)",
+  fetches: (megabytes: number) => `Your browser asks to save data. This needs the model: ${megabytes} MB. Fetch it?`,
+  notFetched: "The model was not fetched, because your browser asks to save data. Reload to be asked again.",
+  offline: "This part of the website could not be fetched. Check your network connection, then reload.",
   missing: (file: string, status: number) => `${file} is missing from this website (${status}).`,
 };
