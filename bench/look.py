@@ -1,6 +1,7 @@
 """What a person waits for: ``scope.look`` beside the plain forward pass, at the lengths and on the device people have.
 
     python bench/look.py --device cpu --models gpt2 --tokens 128 1024      # writes bench/results/look-cpu.json
+    python bench/look.py --models embedded --out bench/results/look-embedded-cpu.json
     python bench/look.py --device cuda --out bench/results/look-h200.json  # GPT-2 small and Llama 3.2 1B shapes
 
 Random weights of the shape, the same for all contenders, which take turns in one process; token ids are given, and all
@@ -8,6 +9,8 @@ positions' logits are computed by everybody:
 sdpa          the model as it is, with PyTorch's fused attention
 eager         its eager attention, and the same statistics from each layer's pattern, which is then let go
 look          ``scope.look``, then every statistic and mean answer of every head
+observe       ``scope.observe``, which observes all heads in the pass, then every statistic
+one pattern   ``scope.look(ids)`` and one head's pattern, of a long text its last 256 rows
 predictions   ``scope.look(ids).predictions()``: nothing else is asked
 ablated       the same with one head ablated
 other path    ``look`` with its layers observed one by one in the pass where a short text has them observed together
@@ -32,10 +35,14 @@ from torch import Tensor
 
 import headscope
 from headscope.attention.backends.fused import layers
+from headscope.scope import EMBEDDED
 
-LENGTHS = {"gpt2": (20, 128, 1024, 2048, 4096), "llama-1b": (20, 128, 1024, 2048, 4096, 8192, 16384)}
+LENGTHS = {"embedded": (20, 128, 512, 1024, 2048, 4096, 8192), "gpt2": (20, 128, 512, 1024, 2048, 4096),
+           "llama-1b": (20, 128, 1024, 2048, 4096, 8192, 16384)}  # fmt: skip
 LONGEST_EAGER = 4096
 GOALS = {"look": 1.5, "predictions": 1.05, "ablated": 1.1}
+ON_CPU = {"predictions": 1.1, "one pattern": 1.2, "observe": 1.3}
+SHORT_ON_CPU = {"predictions": 1.2, "one pattern": 1.4, "observe": 1.6}
 BATCH = (32, 64)
 
 
@@ -50,7 +57,12 @@ def config(name: str) -> Any:
 
 
 def model(name: str, attention: str, device: str) -> Any:
-    """GPT-2 in float32, as it is published; Llama in bfloat16 on a GPU."""
+    """GPT-2 in float32, as it is published; Llama in bfloat16 on a GPU; the embedded model has its own weights."""
+    if name == "embedded":
+        opened = transformers.AutoModelForCausalLM.from_pretrained(
+            EMBEDDED, attn_implementation=attention, dtype=torch.float32
+        )
+        return opened.to(device).eval()
     kind = transformers.GPT2LMHeadModel if name == "gpt2" else transformers.LlamaForCausalLM
     dtype = torch.bfloat16 if name != "gpt2" and device == "cuda" else torch.float32
     torch.manual_seed(0)
@@ -90,6 +102,15 @@ def answers(look: Any) -> None:
         look.mean_answers(site)
 
 
+def statistics(look: Any) -> None:
+    for site in look.sites:
+        look.statistics(site)
+
+
+def one_pattern(look: Any) -> None:
+    look.weights("3.2", rows=slice(-256 if len(look.tokens) > 4096 else 0, None))
+
+
 def ablated(scope: Any, ids: list[int]) -> None:
     with scope.edit(headscope.ablate("3.2")):
         scope.look(ids).predictions(count=3)
@@ -108,8 +129,8 @@ def other_path(scope: Any, ids: list[int]) -> None:
 class Shape:
     """One shape of a model, opened in three ways with the same weights."""
 
-    def __init__(self, name: str, device: str) -> None:
-        self.name, self.device = name, device
+    def __init__(self, name: str, device: str, only: list[str] | None = None) -> None:
+        self.name, self.device, self.only = name, device, only
         self.plain, self.stored = model(name, "sdpa", device), model(name, "eager", device)
         self.scope = headscope.load(model(name, "sdpa", device))
 
@@ -120,13 +141,15 @@ class Shape:
             "sdpa": torch.no_grad()(lambda: self.plain(ids, use_cache=False)),
             "look": lambda: answers(self.scope.look(listed)),
             "predictions": lambda: self.scope.look(listed).predictions(count=3),
+            "one pattern": lambda: one_pattern(self.scope.look(listed)),
+            "observe": lambda: statistics(self.scope.observe(listed)),
             "ablated": lambda: ablated(self.scope, listed),
         }
         if self.device == "cuda":
             found["other path"] = lambda: other_path(self.scope, listed)
         if tokens <= LONGEST_EAGER:
             found["eager"] = lambda: eager(self.stored, ids)
-        return found
+        return {each: work for each, work in found.items() if self.only is None or each in ["sdpa", *self.only]}
 
     def batch_contenders(self) -> dict[str, Callable[[], object]]:
         count, tokens = BATCH
@@ -150,9 +173,11 @@ def row(shape: Shape, what: dict[str, Any], work: dict[str, Callable[[], object]
     """Times of all contenders and their peaks above what the weights hold; a contender that fails is named."""
     work, failed = measure.working(work, shape.device)
     timing = measure.interleaved(work, device=shape.device, seconds=seconds, least=3)
-    peak = {name: measure.peak_bytes(run, shape.device) for name, run in work.items() if shape.device == "cuda"}
+    measured = shape.device == "cuda" or what["tokens"] >= LONGEST_EAGER
+    peak = {name: measure.peak_bytes(run, shape.device) for name, run in work.items() if measured}
+    goals = GOALS if shape.device == "cuda" else SHORT_ON_CPU if what["tokens"] < 128 else ON_CPU
     weights = sum(w.numel() * w.element_size() for w in shape.plain.parameters())
-    found = {"model": shape.name, **what, "times": timing, "times_sdpa": {}, "goals": GOALS, "peak_bytes": peak,
+    found = {"model": shape.name, **what, "times": timing, "times_sdpa": {}, "goals": goals, "peak_bytes": peak,
              "peak_times_sdpa_with_weights": {}, "weight_bytes": weights, "failed": failed}  # fmt: skip
     if "sdpa" in work:
         base, held = timing["sdpa"].median_ms, peak.get("sdpa", 0) + weights
@@ -163,16 +188,19 @@ def row(shape: Shape, what: dict[str, Any], work: dict[str, Callable[[], object]
     return found
 
 
-def rows(name: str, lengths: list[int], device: str, seconds: float) -> Iterator[dict[str, Any]]:
-    shape = Shape(name, device)
+def rows(
+    name: str, lengths: list[int], device: str, seconds: float, only: list[str] | None
+) -> Iterator[dict[str, Any]]:
+    shape = Shape(name, device, only)
     for tokens in lengths:
         try:
             what = {"tokens": tokens, "first_look_s": shape.first_look(tokens)}
             yield row(shape, what, shape.contenders(tokens), seconds)
         except Exception as error:  # the other lengths are measured all the same
             yield {"model": name, "tokens": tokens, "failed": {"row": f"{type(error).__name__}: {error}"[:400]}}
-    what = {"texts": BATCH[0], "tokens": BATCH[1]}
-    yield row(shape, what, shape.batch_contenders(), seconds)
+    if only is None:
+        what = {"texts": BATCH[0], "tokens": BATCH[1]}
+        yield row(shape, what, shape.batch_contenders(), seconds)
     shape.scope.close()
 
 
@@ -181,6 +209,7 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--models", nargs="+", choices=list(LENGTHS), default=list(LENGTHS))
     parser.add_argument("--tokens", type=int, nargs="+", help="instead of the usual lengths")
+    parser.add_argument("--only", nargs="+", help="contenders beside sdpa")
     parser.add_argument("--seconds", type=float, default=4.0, help="for one length of one model")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "look-cpu.json")
     chosen = parser.parse_args()
@@ -189,7 +218,7 @@ def main() -> None:
     about, found = measure.machine(chosen.device), []
     for name in chosen.models:
         try:
-            for made in rows(name, chosen.tokens or list(LENGTHS[name]), chosen.device, chosen.seconds):
+            for made in rows(name, chosen.tokens or list(LENGTHS[name]), chosen.device, chosen.seconds, chosen.only):
                 found.append(made)
                 measure.write(chosen.out, benchmark="look", about=about, rows=found)
         except Exception as error:  # the other model is measured all the same
