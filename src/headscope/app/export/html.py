@@ -92,10 +92,10 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
 
 
-def bundle(look: Look, head: str | None = None, *, site: bool = False) -> bytes:
+def bundle(look: Look, head: str | None = None, *, published: bool = False) -> bytes:
     """Every response the page may need about this look, in one container; with ``head``, about its site alone.
 
-    For a published ``site``: not explained, which is stored beside it, and with the prediction without each head.
+    When ``published``: not explained, which is stored beside it, and with the prediction without each head.
     """
     sites = look.sites if head is None else (look.find(head).site,)
     recomputed = {site: _pattern_parts(look, site) for site in sites}
@@ -120,13 +120,13 @@ def bundle(look: Look, head: str | None = None, *, site: bool = False) -> bytes:
             asked = AttributionRequest(look=name, site=site, position=last)
             with suppress(InputError):  # a look without weights has none
                 responses[f"attribution {site} {last}"] = session.attribution(asked)
-    compared = [str(each) for each in look.shape.heads()] if site and look.shape.n_heads <= MOST_COMPARED else []
+    compared = [str(each) for each in look.shape.heads()] if published and look.shape.n_heads <= MOST_COMPARED else []
     values = {
         "schema_version": SCHEMA_VERSION,
         "model": session.model(),
         "roles": session.roles(),
         "featured": session.featured(),
-        "explained": explained(session, name, last) if head is None and not site else None,
+        "explained": explained(session, name, last) if head is None and not published else None,
         "predictions": [session.predict(PredictRequest(look=name, position=at)) for at in range(last + 1)],
         "without": {off: session.predict(PredictRequest(look=name, position=last, off=[off])) for off in compared},
     }

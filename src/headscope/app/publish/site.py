@@ -311,7 +311,7 @@ def _store_looks(scope: Scope, folder: Path) -> dict[str, str]:
     """Write the look at each example, which the page shows before it has the model; the file of each text."""
     files = {text: f"look-{number}.gz" for number, text in enumerate(EXAMPLES)}
     for text, file in files.items():
-        (folder / file).write_bytes(gzip.compress(bundle(scope.observe(text), site=True), 9, mtime=0))
+        (folder / file).write_bytes(gzip.compress(bundle(scope.observe(text), published=True), 9, mtime=0))
     return files
 
 
