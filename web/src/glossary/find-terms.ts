@@ -1,6 +1,7 @@
 // Find the glossary's words in a text, so that prose explains them without marking each one up.
-import { words } from "../words/words";
-import type { TermKey } from "./figures";
+import { words, type Words } from "../words/words";
+
+export type TermKey = keyof Words["glossary"]["terms"];
 
 export interface Piece {
   text: string;

@@ -1,7 +1,7 @@
 // Open a term's note below the paragraph in which the term stands; one note at a time on the whole page.
 import { mount, unmount } from "svelte";
 import TermNote from "./TermNote.svelte";
-import type { TermKey } from "./figures";
+import type { TermKey } from "./find-terms";
 
 interface OpenNote {
   close: () => void;

@@ -1,6 +1,6 @@
 // The glossary's words on the page that is shown, and which of them are explained where they stand.
 import { termsIn } from "./find-terms";
-import type { TermKey } from "./figures";
+import type { TermKey } from "./find-terms";
 
 /** The text of an element, piece by piece; what a note says does not count. */
 export function textOf(root: Element): string {
