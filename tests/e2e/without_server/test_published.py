@@ -102,9 +102,8 @@ def test_tracing_and_cutting_paths_are_greyed_with_the_command_where_they_are_no
 
 def test_an_edited_example_is_worked_out_in_the_browser(page: Page, site: str) -> None:
     page.goto(f"{site}#by-hand")
-    share = page.get_by_role("slider").first
-    share.press("ArrowLeft")
-    expect(page).to_have_url(re.compile("#by-hand.*scorecard"))
+    page.get_by_role("slider", name="Share of animal, head 1").press("ArrowUp")
+    expect(page).to_have_url(re.compile("#by-hand.*shares"))
     expect(page.get_by_role("alert")).to_have_count(0)
 
 

@@ -1,7 +1,7 @@
 // The two exercises of By hand: invent two heads for "it", and draw the flow through two heads; what is checked of each.
 import { Problem } from "../source/problem";
 import { readings } from "../source/published/lab/typed-numbers";
-import { formatNumber, formatVector, weigh } from "./worked-example";
+import { shortNumber, vector, weigh } from "./scorecard";
 
 // An arrow of the drawing, from box to box.
 export type Pair = [string, string];
@@ -109,13 +109,13 @@ function shares(index: number, card: Card): Remark {
   const below = Object.keys(card).find((word) => card[word] < 0);
   const total = Object.values(card).reduce((sum, share) => sum + share, 0);
   if (below !== undefined)
-    return { about, right: false, says: `${below} has ${formatNumber(card[below])}; softmax never gives less than 0.` };
+    return { about, right: false, says: `${below} has ${shortNumber(card[below])}; softmax never gives less than 0.` };
   if (Math.abs(total - 1) <= ROUNDING) return { about, right: true, says: "They add up to 1." };
   const much = total > 1 ? "too much" : "too little";
   return {
     about,
     right: false,
-    says: `They add up to ${formatNumber(total)}, ${much}: a head shares out exactly 1.`,
+    says: `They add up to ${shortNumber(total)}, ${much}: a head shares out exactly 1.`,
   };
 }
 
@@ -146,9 +146,9 @@ function sumOf(
   if (answer.length !== truth.length)
     return wrong(`A value has ${truth.length} numbers, so the sum has too; you gave ${answer.length}.`);
   const column = truth.findIndex((number, at) => !(Math.abs(answer[at] - number) <= ROUNDING));
-  if (column < 0) return { about, right: true, says: `o${index} = ${formatVector(truth)}.` };
-  const term = (word: string) => `${formatNumber(card[word])}·${formatNumber(values[word][column])}`;
-  const [place, given] = [column + 1, formatNumber(answer[column])];
+  if (column < 0) return { about, right: true, says: `o${index} = ${vector(truth)}.` };
+  const term = (word: string) => `${shortNumber(card[word])}·${shortNumber(values[word][column])}`;
+  const [place, given] = [column + 1, shortNumber(answer[column])];
   if (attempt <= 1) {
     const word = strongest(card);
     return wrong(
@@ -157,7 +157,7 @@ function sumOf(
   }
   const terms = Object.keys(values).filter((word) => card[word]);
   return wrong(
-    `Number ${place} is ${terms.map(term).join(" + ") || "0"} = ${formatNumber(truth[column])}, not ${given}.`,
+    `Number ${place} is ${terms.map(term).join(" + ") || "0"} = ${shortNumber(truth[column])}, not ${given}.`,
   );
 }
 
@@ -166,7 +166,7 @@ function endToEnd(cards: Card[], values: Values, answer: number[]): Remark {
   const [first, second] = cards.map((card) => weigh(card, values));
   const [wide, both] = [first.length, [...first, ...second]];
   const wrong = (says: string): Remark => ({ about, right: false, says });
-  if (close(answer, both)) return { about, right: true, says: `End to end: ${formatVector(both)}.` };
+  if (close(answer, both)) return { about, right: true, says: `End to end: ${vector(both)}.` };
   if (close(answer, [...second, ...first]))
     return wrong("The two are there, but in the other order: head 1 comes first.");
   if (answer.length === wide)

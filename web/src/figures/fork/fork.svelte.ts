@@ -13,6 +13,7 @@ interface Drawn {
   shares: Row[];
   queries: Row[];
   keys: Row[][];
+  values: Row[];
   W: Row[];
 }
 
@@ -26,7 +27,7 @@ const ASIDE = [
   [-0.45, 0.95, -1, -0.62, 1.08],
   [0.9, -0.55, -0.95, 0.5, 0.3],
 ];
-const PARTS = ["shares", "queries", "keys", "W"] as const;
+const PARTS = ["shares", "queries", "keys", "values", "W"] as const;
 const dot = (a: Row, b: Row) => a.reduce((sum, value, at) => sum + value * b[at], 0);
 const total = (row: Row) => row.reduce((sum, value) => sum + value, 0);
 const clamp = (value: number, most: number) => Math.max(-most, Math.min(most, value));
@@ -45,10 +46,9 @@ export class Fork {
   sentence: string[] = [];
   names: string[] = []; // the words with a value
   reader = "";
-  values: Row[] = [];
   ready = $state(false);
   problem = $state("");
-  drawn = $state.raw<Drawn>({ shares: [], queries: QUERIES, keys: [], W: [] });
+  drawn = $state.raw<Drawn>({ shares: [], queries: QUERIES, keys: [], values: [], W: [] });
   mixing = $state<Mixing>("mixing");
   asking = $state(0); // the head whose query and keys are shown
   split = $state(false);
@@ -66,10 +66,9 @@ export class Fork {
     if (!this.ready) {
       const { sentence, reader, values, heads, W_O } = await askJson<Example>("lab/worked");
       [this.sentence, this.reader, this.names] = [sentence.split(" "), reader, Object.keys(values)];
-      this.values = Object.values(values);
       const given = heads.map(({ scorecard }) => this.names.map((name) => scorecard[name]));
       const keys = QUERIES.map((query, head) => keysFor(query, given[head], ASIDE[head]));
-      this.first = { shares: given, queries: QUERIES, keys, W: W_O };
+      this.first = { shares: given, queries: QUERIES, keys, values: Object.values(values), W: W_O };
       this.drawn = this.first;
       if (shares) shares.forEach((row, head) => this.setShares(head, row));
       this.ready = true;
@@ -81,8 +80,12 @@ export class Fork {
   begin(sentence: string[], reader: string, names: string[], shares: Row[]): void {
     Object.assign(this, { sentence, reader, names });
     const keys = QUERIES.map(() => names.map(() => [0, 0]));
-    this.drawn = this.first = { shares, queries: QUERIES, keys, W: [] };
+    this.drawn = this.first = { shares, queries: QUERIES, keys, values: [], W: [] };
     this.ready = true;
+  }
+
+  get values(): Row[] {
+    return this.drawn.values;
   }
 
   get changed(): boolean {
@@ -178,10 +181,14 @@ export class Fork {
     return one.map((value, at) => value + two[at]);
   }
 
+  setValue(word: number, column: number, to: number): void {
+    const { values } = this.drawn;
+    this.drawn = { ...this.drawn, values: values.with(word, values[word].with(column, to)) };
+  }
+
   setW(row: number, column: number, to: number): void {
-    const value = clamp(Math.round(to * 20) / 20, 1);
     const { W } = this.drawn;
-    this.drawn = { ...this.drawn, W: W.with(row, W[row].with(column, value)) };
+    this.drawn = { ...this.drawn, W: W.with(row, W[row].with(column, to)) };
     [this.mixing, this.column] = ["own", column];
   }
 
