@@ -235,6 +235,7 @@ def test_hint_solution_and_back_to_one_s_own_code(read: Open):
 def test_a_sum_of_an_invented_head_is_checked_on_its_own(read: Open):
     page = read(2)
     figure = page.locator("[data-figure=invent]")
+    page.locator("details.step", has=figure).locator("> summary").click()
     for head, word in ((1, "horse"), (2, "tired")):
         figure.get_by_label(f"Your head {head}: {word}, typed").fill("30 %" if head == 1 else "1")
         figure.get_by_label(f"Your head {head}: {word}, typed").press("Tab")
