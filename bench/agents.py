@@ -19,7 +19,7 @@ import torch
 from mcp import Client
 
 import headscope
-from headscope.app.mcp import Models, server
+from headscope.app.mcp import Tools, server
 from headscope.lab.compile import CompileOptions, Program, compile_program
 
 JOBS = {"previous token": "previous token", "after a copy": "induction", "copies": "duplicate token",
@@ -62,7 +62,7 @@ async def trial(seed: int) -> dict[str, Any]:
     for number in range(PROGRAMS + SHUFFLED):
         made, truth = hidden(number, seed)
         with headscope.load(made.model, made.tokenizer) as scope:
-            async with Client(server(Models({"hidden": scope}))) as client:
+            async with Client(server(Tools({"hidden": scope}))) as client:
                 said = await named(client)
         right = sum(said.get(head) == role for head, role in truth.items())
         extra = [head for head in said if head not in truth]

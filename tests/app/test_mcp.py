@@ -20,7 +20,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 import headscope
-from headscope.app.mcp import DATA, MOST_TOKENS, Models, server
+from headscope.app.mcp import DATA, MOST_TOKENS, Tools, server
 
 TEXT = "My white horse drank at the river. My white horse drank at the"
 TOOLS = ("ablate", "attention", "heads", "look", "model", "show", "sources", "why")
@@ -36,7 +36,7 @@ def asked(scope, ask: Callable[[Client], Awaitable[Any]]) -> Any:
     """What a client of the official package gets from the tools of one open model, in this process."""
 
     async def run() -> Any:
-        async with Client(server(Models({"embedded": scope}))) as client:
+        async with Client(server(Tools({"embedded": scope}))) as client:
             return await ask(client)
 
     return anyio.run(run)
@@ -136,7 +136,7 @@ def test_long_call_reports_progress(scope, monkeypatch):
 @asynccontextmanager
 async def served(*options: str) -> AsyncIterator[tuple[str, str]]:
     """The address and the token of tools served over HTTP by a process of its own."""
-    command = [*HEADSCOPE, "mcp", "--http", *options]
+    command = [*HEADSCOPE, "mcp", "--port", "0", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:

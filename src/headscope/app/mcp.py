@@ -8,15 +8,16 @@ from __future__ import annotations
 import base64
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import anyio.from_thread
 from mcp.server import MCPServer
 from mcp.server.apps import Apps
 from mcp.server.mcpserver import Context
-from mcp_types import CallToolResult, ContentBlock, ImageContent, TextContent
+from mcp_types import CallToolResult as Result
+from mcp_types import ContentBlock, ImageContent, TextContent
 from pydantic import Field
 from pydantic_core import to_json
 
@@ -25,7 +26,7 @@ from headscope.app.export.html import app_page, bundle
 from headscope.app.json_output import error_json, model_json
 from headscope.attention.progress import pausing, progress_callback
 from headscope.errors import HeadscopeError, InputError
-from headscope.heads.edits.ablate import ablate
+from headscope.heads.edits import ablate as edits
 from headscope.heads.figure import png, weight_pixels
 from headscope.heads.look.look import Look
 from headscope.heads.roles.battery import BATTERY
@@ -49,42 +50,37 @@ Seconds = Annotated[float, Field(gt=0, le=3600, description="Stop after this tim
 Answer = dict[str, Any]
 
 
-class Models:
-    """The open models by name, one request at a time."""
+class Tools:
+    """What an agent may call, one call at a time; models by name."""
 
     def __init__(self, opened: Mapping[str, Scope], opener: Callable[[str], Scope] | None = None) -> None:
         self.opened, self.opener, self.lock = dict(opened), opener, threading.Lock()
 
-    def scope(self, name: str) -> Scope:
+    def _scope(self, name: str) -> Scope:
         """The model of that name, the first without one; others are opened where that is allowed."""
         name = name or next(iter(self.opened))
         if name not in self.opened:
             if self.opener is None:
-                raise InputError(
-                    f"{name!r} is not open here; open are {', '.join(self.opened)}. Others need "
-                    "`headscope mcp --allow-models`"
-                )
+                known = ", ".join(self.opened)
+                raise InputError(f"{name!r} is not open here; open are {known}. Others need --allow-models")
             self.opened[name] = self.opener(name)
         return self.opened[name]
 
-    def look(self, name: str, text: str) -> Look:
+    def _look(self, name: str, text: str) -> Look:
         """Read a text that is not too long."""
-        scope = self.scope(name)
+        scope = self._scope(name)
         length = len(scope.model.prepare(text).tokens)
         if length > MOST_TOKENS:
             raise InputError(f"the text has {length} tokens; these tools read {MOST_TOKENS}, so shorten it")
         return scope.look(text)
 
-    @contextmanager
-    def working(self, context: Context, seconds: float) -> Iterator[None]:
-        """Hold the models; report progress to the client, and end the work when its time is up."""
-        end = time.monotonic() + seconds
+    def _answer(self, context: Context, work: Callable[[], Answer], seconds: float = 60.0) -> Result:
+        """The answer with its cost, or an error, as JSON; progress is reported, and work ends when its time is up."""
+        began, started, said = time.process_time(), time.monotonic(), time.monotonic()
 
         def check() -> None:
-            if time.monotonic() > end:
+            if time.monotonic() > started + seconds:
                 raise KeyboardInterrupt
-
-        said = time.monotonic()
 
         def report(task: str, done: int, total: int) -> None:
             nonlocal said
@@ -92,14 +88,8 @@ class Models:
                 said = time.monotonic()
                 anyio.from_thread.run(context.report_progress, done, total, task)
 
-        with self.lock, progress_callback(report), pausing(check):
-            yield
-
-    def answer(self, context: Context, seconds: float, work: Callable[[], Answer]) -> CallToolResult:
-        """The answer with its cost; an error as JSON that says what to try."""
-        began = time.process_time()
         try:
-            with self.working(context, seconds):
+            with self.lock, progress_callback(report), pausing(check):
                 found = work()
         except HeadscopeError as error:
             found = error_json(error)
@@ -108,116 +98,90 @@ class Models:
             found = error_json(late)
         found |= {"cost": {"processor_seconds": round(time.process_time() - began, 2)}}
         text = TextContent(type="text", text=to_json(found).decode())
-        return CallToolResult(content=[text], structured_content=found, is_error="error" in found)
+        return Result(content=[text], structured_content=found, is_error="error" in found)
 
-
-def server(models: Models) -> MCPServer:
-    """The eight tools, and the page of ``show``."""
-    apps = Apps()
-    apps.add_html_resource(PAGE, app_page(), name="head", title="One attention head", prefers_border=True)
-    apps.tool(resource_uri=PAGE)(_show(models))
-    made = MCPServer("headscope", version=__version__, instructions=ABOUT, extensions=[apps])
-    for tool in (*_reading(models), *_testing(models)):
-        made.add_tool(tool)
-    return made
-
-
-def _reading(models: Models) -> tuple[Callable[..., CallToolResult], ...]:
-    def model(context: Context, model: Model = "") -> CallToolResult:
+    def model(self, context: Context, model: Model = "") -> Result:
         """Describe a model: its layers and heads, what headscope checked, and what it cannot see."""
 
         def work() -> Answer:
-            found = model_json(models.scope(model))
-            sites = found.pop("sites")
-            names = f"{sites[0]['name']}.0 to {sites[-1]['name']}.{sites[-1]['n_heads'] - 1}"
+            found = model_json(self._scope(model))
+            sites = [f"{each['name']}: {each['n_heads']} heads" for each in found.pop("sites")]
             limits = f"Texts of at most {MOST_TOKENS} tokens."
-            return found | {"layers": len(sites), "names": names, "open": list(models.opened), "limits": limits}
+            return found | {"layers": sites, "open": list(self.opened), "limits": limits}
 
-        return models.answer(context, 60.0, work)
+        return self._answer(context, work)
 
-    def look(text: Text, context: Context, model: Model = "", seconds: Seconds = 60.0) -> CallToolResult:
+    def look(self, text: Text, context: Context, model: Model = "") -> Result:
         """Read a text: numbered tokens, next tokens, and the heads with the most attention on each question."""
-        return models.answer(context, seconds, lambda: models.look(model, text).to_short())
+        return self._answer(context, lambda: self._look(model, text).to_short())
 
-    def attention(
-        text: Text, head: HeadName, context: Context, query: Query = -1, model: Model = "", seconds: Seconds = 60.0
-    ) -> CallToolResult:
+    def attention(self, text: Text, head: HeadName, context: Context, query: Query = -1, model: Model = "") -> Result:
         """Show which tokens one head attends to from one position, with weights."""
-        return models.answer(context, seconds, lambda: models.look(model, text).to_short(head, query))
+        return self._answer(context, lambda: self._look(model, text).to_short(head, query))
 
     def why(
+        self,
         text: Text,
         head: HeadName,
         context: Context,
         query: Query = -1,
         key: Annotated[int | None, Field(description="Position of the key token; the strongest by default.")] = None,
         model: Model = "",
-        seconds: Seconds = 60.0,
-    ) -> CallToolResult:
+    ) -> Result:
         """Explain one attention weight: its score, split over the components that wrote to query and key."""
-        return models.answer(context, seconds, lambda: models.look(model, text).why(head, query, key).to_short())
+        return self._answer(context, lambda: self._look(model, text).why(head, query, key).to_short())
 
-    return model, look, attention, why
-
-
-def _testing(models: Models) -> tuple[Callable[..., CallToolResult], ...]:
     def heads(
+        self,
         role: Annotated[str, Field(description=f"One of {', '.join(BATTERY)}.")],
         context: Context,
         model: Model = "",
         seconds: Seconds = 300.0,
-    ) -> CallToolResult:
+    ) -> Result:
         """Test every head for one role against chance and competing explanations; name those that pass."""
 
-        def work() -> Answer:
-            return models.scope(model).heads(RoleOptions(roles=(role,), inputs=16)).to_short()
+        tested = partial(RoleOptions, roles=(role,), inputs=16)
+        return self._answer(context, lambda: self._scope(model).heads(tested()).to_short(), seconds)
 
-        return models.answer(context, seconds, work)
-
-    def ablate_heads(
+    def ablate(
+        self,
         text: Text,
         heads: list[HeadName],
         context: Context,
         token: Annotated[str, Field(description="The next token to measure; empty for the likeliest.")] = "",
         model: Model = "",
-        seconds: Seconds = 60.0,
-    ) -> CallToolResult:
+    ) -> Result:
         """Set heads' outputs to zero: what a next token loses, next to as many random heads."""
 
         def work() -> Answer:
-            looked, scope = models.look(model, text), models.scope(model)
+            looked, scope = self._look(model, text), self._scope(model)
             wanted = looked.token_id(token) if token else looked.predictions(count=1)[0].token.id
-            return ablation_beside_random(scope, looked, heads, wanted, ablate)
+            return ablation_beside_random(scope, looked, heads, wanted, edits.ablate)
 
-        return models.answer(context, seconds, work)
+        return self._answer(context, work)
 
     def sources(
+        self,
         documents: Annotated[list[str], Field(description="The documents, in their order in the prompt.")],
         question: Annotated[str, Field(description="What is asked about them.")],
         context: Context,
         expected: Annotated[str | None, Field(description="Another answer, with its leading space.")] = None,
         model: Model = "",
         seconds: Seconds = 300.0,
-    ) -> CallToolResult:
+    ) -> Result:
         """Find which document an answer came from: hide each in turn, next to controls and attention."""
+        asked = {"expected": expected}
+        return self._answer(
+            context, lambda: self._scope(model).sources(documents, question, **asked).to_short(), seconds
+        )
 
-        def work() -> Answer:
-            return models.scope(model).sources(documents, question, expected=expected).to_short()
-
-        return models.answer(context, seconds, work)
-
-    ablate_heads.__name__ = "ablate"
-    return heads, ablate_heads, sources
-
-
-def _show(models: Models) -> Callable[..., CallToolResult]:
-    def show(text: Text, head: HeadName, context: Context, query: Query = -1, model: Model = "") -> CallToolResult:
+    def show(self, text: Text, head: HeadName, context: Context, query: Query = -1, model: Model = "") -> Result:
         """Show one head on a text to the person: the microscope where the client can, else a picture."""
         content: list[ContentBlock] = []
         meta: dict[str, Any] = {}
 
         def work() -> Answer:
-            looked = models.look(model, text)
+            looked = self._look(model, text)
             if len(looked.tokens) > MOST_SHOWN:
                 raise InputError(f"{len(looked.tokens)} tokens do not fit a chat; show at most {MOST_SHOWN}")
             found = looked.to_short(head, query)
@@ -229,7 +193,16 @@ def _show(models: Models) -> Callable[..., CallToolResult]:
             meta[DATA] = {"at": at, "data": base64.b64encode(bundle(looked, found["head"])).decode("ascii")}
             return found
 
-        answer = models.answer(context, 60.0, work)
+        answer = self._answer(context, work)
         return answer.model_copy(update={"content": [*answer.content, *content], "meta": meta})
 
-    return show
+
+def server(tools: Tools) -> MCPServer:
+    """The eight tools, and the page of ``show``."""
+    apps = Apps()
+    apps.add_html_resource(PAGE, app_page(), name="head", title="One attention head", prefers_border=True)
+    apps.tool(resource_uri=PAGE)(tools.show)
+    made = MCPServer("headscope", version=__version__, instructions=ABOUT, extensions=[apps])
+    for tool in (tools.model, tools.look, tools.attention, tools.heads, tools.ablate, tools.why, tools.sources):
+        made.add_tool(tool)
+    return made

@@ -14,12 +14,11 @@ def mcp(
     models: Annotated[
         list[str] | None, typer.Argument(help="Models to open [default: `embedded`, the built-in model].")
     ] = None,
-    http: Annotated[bool, typer.Option("--http", help="Serve over HTTP instead of standard input and output.")] = False,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="The port of --http [default: a free one].")
+        int | None, typer.Option(min=0, max=65535, help="Serve over HTTP on this port; 0 is a free one.")
     ] = None,
     host: Annotated[
-        str, typer.Option(help="The address of --http; other than 127.0.0.1, it needs a token.")
+        str, typer.Option(help="Where to serve over HTTP; other machines need the printed token.")
     ] = "127.0.0.1",
     allow_models: Annotated[
         bool, typer.Option("--allow-models", help="Let the tools open other models, by Hugging Face name or folder.")
@@ -32,16 +31,16 @@ def mcp(
     from headscope.errors import InputError
 
     try:
-        from headscope.app.mcp import Models, server
+        from headscope.app.mcp import Tools, server
     except ModuleNotFoundError as error:
         raise InputError("agents need the package mcp: pip install 'mcp>=2.3'") from error
     from headscope.scope import load
 
     opened = {name: load(None if name == "embedded" else name) for name in models or ["embedded"]}
-    made = server(Models(opened, load if allow_models else None))
-    if not http:
+    made = server(Tools(opened, load if allow_models else None))
+    if port is None:
         made.run()
         return
     from headscope.app.server import ServeOptions, serve_tools
 
-    serve_tools(made.streamable_http_app(host=host), ServeOptions(host=host, port=port))
+    serve_tools(made.streamable_http_app(host=host), ServeOptions(host=host, port=port or None))

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser
 pytest.importorskip("mcp", reason="agents need the extra mcp, which is part of dev")
 from mcp import Client
 
-from headscope.app.mcp import Models, server
+from headscope.app.mcp import Tools, server
 from headscope.scope import Scope
 
 TEXT = "My white horse drank at the river. My white horse drank at the"
@@ -38,7 +38,7 @@ HOST = """([page, result, width]) => {
 @pytest.mark.browser
 def test_head_is_shown_in_the_sandboxed_frame_of_a_chat(browser: Browser, scope: Scope):
     async def ask() -> tuple[str, dict]:
-        async with Client(server(Models({"embedded": scope}))) as client:
+        async with Client(server(Tools({"embedded": scope}))) as client:
             result = await client.call_tool("show", {"text": TEXT, "head": "5.6"})
             page = await client.read_resource("ui://headscope/head.html")
             return page.contents[0].text, result.model_dump(mode="json", by_alias=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -80,6 +82,16 @@ def test_the_document_that_says_so_is_named(found: Sources) -> None:
     assert int(found.effects[:, 0].argmax()) == 2
     assert found.effects[2, 0] > found.null(3) >= LEAST
     assert "came from document 3" in found.sentences()[0]
+
+
+def test_page_that_is_saved_shows_sentences_and_escaped_documents(scope: Scope, tmp_path: Path) -> None:
+    found = scope.sources(["The <b>key</b> is in the barn.", "The boat is on the river."], "The boat is on the")
+    found.save_html(tmp_path / "sources.html")
+    page = (tmp_path / "sources.html").read_text(encoding="utf-8")
+    assert "The &lt;b&gt;key&lt;/b&gt; is in the barn." in page
+    assert all(html.escape(sentence) in page for sentence in found.sentences())
+    assert "<svg" in page
+    assert "<b>key" not in page
 
 
 def test_document_that_lowers_an_answer_is_not_called_unread(scope: Scope) -> None:

@@ -12,7 +12,9 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -22,6 +24,7 @@ from torch import Tensor
 from headscope.attention.observer import plain
 from headscope.attention.progress import report_progress
 from headscope.errors import InputError
+from headscope.files import write_atomic
 from headscope.heads.edits.edit import Edit, Edits
 from headscope.heads.edits.hidden_keys import hide
 from headscope.heads.explain.carriers import Carriers, carriers
@@ -169,6 +172,15 @@ class Sources:
         ]
         rows = self.table().to_pylist()
         return {"answers": answers, "documents": rows, "sentences": self.sentences(), "passes": self.passes}
+
+    def save_html(self, path: str | Path) -> None:
+        """Save what was found as one page that opens offline: the sentences, the picture, and the documents."""
+        texts = "".join(f"<li>{escape(text)}</li>" for text in self.documents.values())
+        said = escape(" ".join(self.sentences()))
+        body = f"<h1>Where did the answer come from?</h1><p>{said}</p>{self.plot().svg()}<ol>{texts}</ol>"
+        style = "body{font:17px/1.5 serif;max-width:44em;margin:2em auto;padding:0 1em}svg{width:100%;height:auto}"
+        page = f'<!doctype html><meta charset="utf-8"><title>Sources</title><style>{style}</style>{body}\n'
+        write_atomic(Path(path), page.encode())
 
     def to_short(self) -> dict[str, Any]:
         """Effects, controls, attention and sentences, for a program."""
