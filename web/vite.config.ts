@@ -86,5 +86,5 @@ export default defineConfig(({ mode }) => ({
     rollupOptions: { output: { entryFileNames: `assets/${mode === "one-file" ? "one-file-" : ""}[name].js` } },
   },
   server: { proxy: { "/api": "http://127.0.0.1:8800" } },
-  test: { include: ["tests/**/*.test.ts"] },
+  test: { include: ["tests/**/*.test.ts"], setupFiles: ["tests/words.ts"] },
 }));

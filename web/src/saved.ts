@@ -5,11 +5,12 @@ import { bytesInPage, fileSource } from "./source/exported-file";
 import { requester, channel, notebookSource } from "./source/notebook";
 import { headFromChat, keepHeight } from "./source/chat";
 import { theme } from "./ui/theme.svelte";
-import { speak, wanted } from "./words/words";
+import { allWords, speak, wanted } from "./words/words";
 import "./styles/all";
 
 theme.start();
 document.documentElement.lang = await speak(wanted());
+await allWords();
 const saved = bytesInPage();
 const chat = document.getElementById("headscope-chat") ? await headFromChat() : null;
 const shown = document.getElementById("headscope-look")?.textContent ?? "";

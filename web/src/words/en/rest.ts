@@ -1,0 +1,44 @@
+// What the other pages need, fetched with the first of them.
+import byHand from "./by-hand";
+import censusScan from "./pages/census-scan";
+import examples from "./examples";
+import fourHeads from "./four-heads";
+import learn from "./learn";
+import microscope from "./microscope";
+import cards from "./pages/cards";
+import census from "./pages/census";
+import film from "./pages/film";
+import grid from "./pages/grid";
+import head from "./pages/head";
+import media from "./pages/media";
+import oneOrMany from "./pages/one-or-many";
+import pattern from "./pages/pattern";
+import real from "./pages/real";
+import prediction from "./pages/prediction";
+import puzzles from "./pages/puzzles";
+import sources from "./pages/sources";
+import trace from "./pages/trace";
+import why from "./pages/why";
+
+export default {
+  byHand,
+  censusScan,
+  examples,
+  fourHeads,
+  learn,
+  microscope,
+  cards,
+  census,
+  film,
+  grid,
+  head,
+  media,
+  oneOrMany,
+  pattern,
+  real,
+  prediction,
+  puzzles,
+  sources,
+  trace,
+  why,
+};

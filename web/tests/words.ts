@@ -1,0 +1,4 @@
+// Tests read the whole catalogue.
+import { allWords } from "../src/words/words";
+
+await allWords();
