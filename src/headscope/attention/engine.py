@@ -25,7 +25,7 @@ class _Backend:
     observe: Callable[[Tensor, Tensor, Tensor, Scores, Mapping[str, Question], Set[Statistic]], Rows]
 
 
-SHORT = 2**16  # weights in all: up to there dense takes .4 to .9 of blockwise's time on a CPU
+SHORT = 2**16  # weights of a text, whatever the batch: up to there dense takes .4 to .9 of blockwise's time on a CPU
 
 # Fastest first, but for short texts on a CPU.
 BACKENDS = {
@@ -75,7 +75,7 @@ def choose(q: Heads, k: Heads, v: Heads, scores: Scores, backend: str | None = N
         raise BackendError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
     bound = scores.bind(q, k)
     fastest = next(each for each in BACKENDS.values() if each.refuse(q, k, v, bound) is None)
-    if fastest.name == "blockwise" and q.device.type == "cpu" and q[..., 0].numel() * k.shape[2] <= SHORT:
+    if fastest.name == "blockwise" and q.device.type == "cpu" and q[0, ..., 0].numel() * k.shape[2] <= SHORT:
         fastest = BACKENDS["dense"]
     if backend in (None, fastest.name):
         return fastest

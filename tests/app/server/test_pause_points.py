@@ -19,6 +19,7 @@ from headscope.app.pages.microscope import ImportanceRequest, LookRequest, Sessi
 from headscope.app.pages.predictions import PredictRequest
 from headscope.app.server import fair_queue
 from headscope.app.server.fair_queue import FairQueue, ReaderLeftError, Turn
+from headscope.attention import engine
 from headscope.attention.backends import blockwise
 from headscope.attention.progress import may_be_interrupted, pausing, report_progress
 from headscope.heads.look import activation_cache
@@ -65,6 +66,7 @@ def test_what_was_taken_for_short_pauses_where_it_tells_its_progress_once_it_tak
 
 def test_interleaved_readings_equal_readings_alone_bit_for_bit(session: Session, monkeypatch):
     """Handed over at every pause point: a look, a look at another text, and a prediction under edits."""
+    monkeypatch.setattr(engine, "SHORT", 0)  # read in bands, as a long text is
     monkeypatch.setattr(blockwise, "ROWS", 2)
     look = session.look(LookRequest(text=TEXT))[0].look
     ablated = PredictRequest(look=look, position=3, off=["0.1", "1.4"], how="mean")
@@ -140,6 +142,7 @@ def stopped(work: Callable[[FairQueue, Turn], None]) -> None:
 
 
 def test_a_look_pauses_between_layers_and_between_bands_of_rows(session: Session, monkeypatch):
+    monkeypatch.setattr(engine, "SHORT", 0)  # read in bands, as a long text is
     monkeypatch.setattr(blockwise, "ROWS", 2)
     queue, at, layers = FairQueue(), [], len(session.scope.shape.sites)
     monkeypatch.setattr(queue, "pause", lambda turn: at.append(turn.progress))

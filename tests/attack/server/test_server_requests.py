@@ -68,8 +68,9 @@ def test_countless_mistakes_are_told_as_one(client):
     body = {str(number): 0 for number in range(5_000)}
     told = client.post("/api/predict", json=body)
     assert told.json()["message"] == "the request: 5002 fields or items are wrong"
-    nested = client.post("/api/predict", json={"look": "x", "position": 0, "sampling": body})
-    assert nested.json()["message"] == "sampling: 5000 fields or items are wrong"
+    arrow = {"head": "0.0", "query": 0, "key": 0} | body
+    nested = client.post("/api/predict", json={"look": "x", "position": 0, "cuts": [arrow]})
+    assert nested.json()["message"] == "cuts.0: 5000 fields or items are wrong"
     few = client.post("/api/predict", json={"look": "x", "position": 0, "off": [0] * MOST_MISTAKES})
     assert few.json()["message"] == "off.0: Input should be a valid string"
     many = client.post("/api/predict", json={"look": "x", "position": 0, "off": [0] * 5_000})

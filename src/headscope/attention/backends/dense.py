@@ -50,11 +50,14 @@ def _pattern(q: Tensor, k: Tensor, scores: Scores) -> tuple[Tensor, Tensor]:
     n_query, n_key = q.shape[2], k.shape[2]
     rows, columns = torch.arange(n_query, device=q.device), torch.arange(n_key, device=q.device)
     logits = scores.block(q, k, rows, columns, n_key - n_query)
-    logsumexp = torch.logsumexp(logits, dim=-1)
-    if scores.sinks is not None:
-        logsumexp = torch.logaddexp(logsumexp, scores.sinks.to(logits)[None, :, None])
-    finite = logsumexp.masked_fill(logsumexp.isneginf(), 0.0)
-    return logsumexp, torch.exp(logits - finite[..., None])
+    sinks = None if scores.sinks is None else scores.sinks.to(logits)[None, :, None, None]
+    top = logits.amax(-1, keepdim=True)
+    top = top if sinks is None else torch.maximum(top, sinks)
+    top = top.masked_fill(top.isneginf(), 0.0)
+    parts = torch.exp(logits - top)  # less their maximum: less a large log-sum-exp, they would lose digits
+    total = parts.sum(-1, keepdim=True)
+    total = total if sinks is None else total + torch.exp(sinks - top)
+    return (total.log() + top)[..., 0], parts / total.clamp(min=torch.finfo(total.dtype).tiny)
 
 
 def _entropy(weights: Tensor, scores: Scores, logsumexp: Tensor) -> Tensor:
