@@ -47,6 +47,7 @@ def visit(context: BrowserContext, address: str) -> Visit:
         page.goto(f"{address}{fragment}")
         expect(page.locator("main.opening")).to_have_count(0)
         expect(page.locator("main h1, main h2").first).to_be_visible()
+        page.wait_for_load_state("networkidle")  # the page's words follow its figures
         return page
 
     return open_at
@@ -75,6 +76,7 @@ def missing(page: Page) -> set[str]:
 def explained_within(page: Page) -> None:
     with suppress(AssertionError):
         until(page, lambda: not missing(page))
+        return
     assert missing(page) == set()
 
 
