@@ -83,7 +83,7 @@ def test_a_prediction_observes_nothing_and_reaches_every_site(scope: Scope, ids:
     assert set(made.n_windows.values()) == {1}
     at_once = passes(scope, ids)
     at_once.at_once = True
-    torch.testing.assert_close(logits, at_once.read(nothing_asked))
+    torch.testing.assert_close(logits, at_once.read(nothing_asked), atol=2e-5, rtol=1e-4)
     assert list(at_once.sites) == list(scope.shape.sites)
 
 
