@@ -109,7 +109,7 @@ def test_answers_equal_python(scope):
         ("attention", {"text": TEXT, "head": "99.0"}, "HeadNameError", "99.0: this model has layers 0–7"),
         ("heads", {"role": "nonsense"}, "InputError", "no role is called nonsense"),
         ("look", {"text": "word " * 5000}, "InputError", f"these tools read {MOST_TOKENS}"),
-        ("look", {"text": "a", "model": "/etc/passwd"}, "InputError", "is not open here; open are embedded"),
+        ("look", {"text": "a", "model": "/etc/passwd"}, "InputError", "is not open here, only embedded"),
         ("ablate", {"text": TEXT, "heads": ["5.6"], "token": " river bank"}, "InputError", "river bank"),
         ("show", {"text": "word " * 200, "head": "5.6"}, "InputError", "tokens do not fit a chat"),
         ("heads", {"role": "induction", "seconds": 1e-3}, "InputError", "stopped after 0.001 s"),

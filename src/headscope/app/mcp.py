@@ -1,7 +1,4 @@
-"""Tools for agents over the Model Context Protocol: short answers with their evidence, their limits and their cost.
-
-One process keeps the models open that were named when it was started, and reads no others unless that was allowed.
-"""
+"""Tools for agents over the Model Context Protocol: short answers about the models that a person has named."""
 
 from __future__ import annotations
 
@@ -61,16 +58,16 @@ class Tools:
         name = name or next(iter(self.opened))
         if name not in self.opened:
             if self.opener is None:
-                known = ", ".join(self.opened)
-                raise InputError(f"{name!r} is not open here; open are {known}. Others need --allow-models")
+                raise InputError(
+                    f"{name!r} is not open here, only {', '.join(self.opened)}; others need --allow-models"
+                )
             self.opened[name] = self.opener(name)
         return self.opened[name]
 
     def _look(self, name: str, text: str) -> Look:
         """Read a text that is not too long."""
         scope = self._scope(name)
-        length = len(scope.model.prepare(text).tokens)
-        if length > MOST_TOKENS:
+        if (length := len(scope.model.prepare(text).tokens)) > MOST_TOKENS:
             raise InputError(f"the text has {length} tokens; these tools read {MOST_TOKENS}, so shorten it")
         return scope.look(text)
 

@@ -34,13 +34,12 @@ def mcp(
         from headscope.app.mcp import Tools, server
     except ModuleNotFoundError as error:
         raise InputError("agents need the package mcp: pip install 'mcp>=2.3'") from error
+    from headscope.app.server import ServeOptions, serve_tools
     from headscope.scope import load
 
     opened = {name: load(None if name == "embedded" else name) for name in models or ["embedded"]}
     made = server(Tools(opened, load if allow_models else None))
     if port is None:
         made.run()
-        return
-    from headscope.app.server import ServeOptions, serve_tools
-
-    serve_tools(made.streamable_http_app(host=host), ServeOptions(host=host, port=port or None))
+    else:
+        serve_tools(made.streamable_http_app(host=host), ServeOptions(host=host, port=port or None))
