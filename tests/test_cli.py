@@ -52,7 +52,7 @@ def test_one_word_means_one_thing_in_every_command() -> None:
     ("typed", "status", "kind", "way_out"),
     [
         (["look", "hi", "--head", "99.1"], 1, "HeadNameError", "headscope explain HeadNameError"),
-        (["look"], 2, "UsageError", "headscope look --help"),
+        (["why"], 2, "UsageError", "headscope why --help"),
         (["learn", "worksheet", "--seed", "x"], 2, "UsageError", "headscope learn worksheet --help"),
     ],
 )

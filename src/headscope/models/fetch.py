@@ -107,7 +107,7 @@ def fetched(source: str | Path) -> Path | None:
 
 def is_gguf(path: Path) -> bool:
     """Whether a file is GGUF, by its suffix or its first bytes: Ollama's files have no suffix."""
-    with suppress(OSError), path.open("rb") as file:
+    with suppress(OSError, ValueError), path.open("rb") as file:  # a name may hold NUL
         return file.read(4) == b"GGUF" or path.suffix.lower() == ".gguf"
     return path.suffix.lower() == ".gguf"
 

@@ -1,8 +1,8 @@
 // What the other pages need, fetched with the first of them.
-import byHand from "./by-hand";
+import byHand from "./pages/by-hand";
 import censusScan from "./pages/census-scan";
 import examples from "./examples";
-import fourHeads from "./four-heads";
+import fourHeads from "./pages/four-heads";
 import learn from "./learn";
 import microscope from "./microscope";
 import cards from "./pages/cards";
