@@ -8,17 +8,17 @@ import microscope from "./microscope";
 import cards from "./pages/cards";
 import census from "./pages/census";
 import film from "./pages/film";
-import grid from "./pages/grid";
-import head from "./pages/head";
-import media from "./pages/media";
+import grid from "./scope/grid";
+import head from "./scope/head";
+import media from "./scope/media";
 import oneOrMany from "./pages/one-or-many";
-import pattern from "./pages/pattern";
+import pattern from "./scope/pattern";
 import real from "./pages/real";
-import prediction from "./pages/prediction";
+import prediction from "./scope/prediction";
 import puzzles from "./pages/puzzles";
 import sources from "./pages/sources";
-import trace from "./pages/trace";
-import why from "./pages/why";
+import trace from "./scope/trace";
+import why from "./scope/why";
 
 export default {
   byHand,
