@@ -91,7 +91,7 @@ MISTAKES: list[tuple[str, str, str]] = [
 # Typer's own refusals: a command line that cannot be read at all.
 MISREAD: list[tuple[str, str]] = [
     ("nosuch", "No such command 'nosuch'"),
-    ("look", "Missing argument 'text'"),
+    ("look", "give a text, or --capture"),
     ("look one two", "Got unexpected extra argument(s) (two)"),
     ("look hello --heads 3.5", "No such option"),
     ("generate hi -n many", "Invalid value for '--tokens'"),

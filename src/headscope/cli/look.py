@@ -126,11 +126,10 @@ def look(
     """
     from headscope import load, open_look
     from headscope.app import json_output, terminal
-    from headscope.errors import InputError
 
     rules = _read_classes(question or [])
     if [text is None] * 2 != [capture is not None, name is not None]:
-        raise InputError("give a text, or --capture and --name: the folder and the name of a served request")
+        raise typer.BadParameter("give a text, or --capture and --name: the folder and the name of a served request")
     given = _text_or_media(text or "")
     for file in save or ():
         refuse_overwriting(file, [given] if isinstance(given, Path) else [])

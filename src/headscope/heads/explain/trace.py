@@ -32,7 +32,7 @@ FLOOR = 0.03  # of the prediction: shares below it are left out
 DEPTH = 4
 LARGEST = 200  # parts that are followed further; beyond them a part is a leaf
 SINK = 0.5  # of what a head carried: with less from later tokens than the first, it is not followed
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headscope.heads.explain.score_split import RowSplit, SplitScores
     from headscope.heads.look.look import Look
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 1
 NUMBERS = ("weight", "score", "baseline", "total", "minus", "n_visible", "sink", "position_part", "error")
 _KEPT_HEADS = 4  # heads of one look whose writers' parts are kept
 ENOUGH = 0.4  # of the total, from which on one writer explains an arrow
