@@ -82,7 +82,7 @@ def _saved_and_opened(folder: Path) -> None:
 
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=50, **sizes)).save_pretrained(folder)
-    assert "ok" in headscope("check", str(folder))
+    assert "ok" in headscope("doctor", str(folder))
 
 
 def _published(folder: Path) -> bool:

@@ -62,18 +62,18 @@ def _escape_messages_of_libraries() -> None:
 
 
 def _run() -> None:
-    from typer import Abort
-    from typer._click.exceptions import UsageError
+    from typer import Abort, BadParameter
 
     from headscope.cli.commands import app
 
+    usage_error: Any = BadParameter.__base__  # click's, of which newer typers bring a copy
     package = Path(__file__).parent.parent  # a copy may lack the built page or the embedded model
     built = (package / "app/static/index.html").exists() and (package / "models/embedded/config.json").exists()
     try:
         words = sys.argv[1:] or (["serve"] if built else ["learn", "build"])
         status = app(words, prog_name="headscope", standalone_mode=not _as_json())
         sys.exit(status or 0)
-    except UsageError as error:  # raised here with --json only
+    except usage_error as error:  # raised here with --json only
         _fail("UsageError", error.format_message(), f"{error.ctx.command_path if error.ctx else 'headscope'} --help", 2)
     except Abort:
         sys.exit(1)
