@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import shutil
 import socket
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +33,7 @@ REFUSED = ("status of 422", "status of 413")  # Chromium reports every refused r
 HERE = Path(__file__).parent
 AXE = HERE.parents[1] / "web/node_modules/axe-core/axe.min.js"
 
+STOPS = 300  # seconds; it gives running requests five
 PATIENCE = 120_000  # milliseconds: a wait ends as soon as what it waits for is there, and a busy machine is slow
 
 expect.set_options(timeout=PATIENCE)
@@ -93,7 +96,10 @@ def running(app: ASGIApp, port: int = 0, host: str = HOST) -> Iterator[str]:
         yield f"http://{HOST}:{listening.getsockname()[1]}/"
     finally:
         server.should_exit = True
-        thread.join()
+        thread.join(STOPS)
+        assert not thread.is_alive(), "the server does not stop; it is in\n" + "".join(
+            traceback.format_stack(sys._current_frames()[thread.ident or 0])
+        )
 
 
 def until(page: Page, condition: Callable[[], object]) -> None:
