@@ -28,6 +28,16 @@ seconds for tens of thousands."""
 WIDEST = 2**20
 """Widest head or layer. Position tables of this width are allocated before any weight is read."""
 
+MOST_OF_ANY = float(2**63)
+"""Bound of every number: torch counts in 64 bits."""
+
+_KINDS = {
+    "a dictionary": (dict, r"auto_map|quantization_config|id2label|label2id|rope_(scaling|parameters)|pruned_heads"),
+    "a list of names": (list, r"architectures|layer_types"),
+    "a text": (str, r"\w*attn_implementation|model_type"),
+}
+"""Fields whose values transformers uses before it checks what they are."""
+
 _REPEATED = re.compile(r"(num|n)_(\w+_)?(layers?|experts?|blocks?)|\w+_layers|depth")
 _WIDE = re.compile(r"(\w+_)?head_dim|d_kv|d_head|d_model|n_embd|hidden_size|intermediate_size|(num|n)_(\w+_)?heads?")
 _NEEDED = re.compile(r"vocab_size|hidden_size|n_embd|d_model|(num|n)_(hidden_|attention_|key_value_)?(layers?|heads?)")
@@ -39,14 +49,27 @@ def refuse_huge_config(source: str, config: Any) -> None:
     """Refuse a config with more layers, or wider ones, than any model has; or with none."""
     said = config.to_dict()
     if not isinstance(said.get("architectures") or [], list):
-        architectures = said["architectures"]
-        raise ModelError(f"{source} claims {architectures=}, which is not a list of names; its config is broken")
+        raise ModelError(f"{source} {wrong_fields(said)}; its config is broken")
     for name, value in _numbers(said):
         if value < 1 and _NEEDED.fullmatch(name):
             raise ModelError(f"{source} claims {name}={value:,}; every model has at least one, so its config is broken")
-        most = MOST_REPEATS if _REPEATED.fullmatch(name) else WIDEST if _WIDE.fullmatch(name) else value
+        most = MOST_REPEATS if _REPEATED.fullmatch(name) else WIDEST if _WIDE.fullmatch(name) else MOST_OF_ANY
         if value > most:
             raise ModelError(f"{source} claims {name}={value:,}; no model has that many, so its config is broken")
+
+
+def wrong_fields(said: Mapping[str, Any]) -> str:
+    """Which fields of a config hold another kind of value than transformers expects, in words; else nothing."""
+    wrong = [
+        f"claims {name}={value!r}, which is not {kind}"
+        for name, value in said.items()
+        for kind, (type_, names) in _KINDS.items()
+        if value is not None and re.fullmatch(names, name) and not isinstance(value, type_)
+    ]
+    dtype = said.get("dtype") or said.get("torch_dtype") or "float32"
+    if not isinstance(getattr(torch, str(dtype).removeprefix("torch."), None), torch.dtype):
+        wrong.append(f"claims {dtype=}, which PyTorch does not know")
+    return "; ".join(wrong)
 
 
 def refuse_more_weights_than_bytes(source: str, kind: Any, config: Any, n_bytes: int) -> None:

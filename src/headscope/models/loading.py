@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from headscope.models.config_checks import (
     refuse_more_weights_than_bytes,
     refuse_other_shapes,
     weight_bytes,
+    wrong_fields,
 )
 from headscope.models.fetch import KNOWN, fetched, is_gguf, need_gguf_packages, ollama_file
 from headscope.models.inputs.media import KEYS, MediaProcessors, split_processor
@@ -311,10 +313,19 @@ def _load_weights(where: str, source: str, options: Options, shared: dict[str, A
     except HeadscopeError:
         raise
     except Exception as error:  # a broken config or file can fail anywhere, with an error of any kind
-        raise ModelError(_explain(source, error)) from error
+        wrong = wrong_fields(_config_of(Path(where)))
+        raise ModelError(f"{source} {wrong}; its config is broken" if wrong else _explain(source, error)) from error
     if options.device_map is None:
         model.to(_device(options))
     return model.eval(), notes
+
+
+def _config_of(folder: Path) -> dict[str, Any]:
+    """What a folder's config.json says; nothing where it cannot be read."""
+    with suppress(OSError, ValueError):
+        said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return said if isinstance(said, dict) else {}
+    return {}
 
 
 @contextmanager
@@ -410,7 +421,11 @@ def _explain(source: str, error: Exception) -> str:
     if "alidation error" in message:  # of several lines: the field, then what it should be
         wrong = " ".join(message.split()).partition("Error: ")[2].partition(". Errors: ")[0]
         return f"{source} cannot be opened: {wrong}"
-    return f"{source} cannot be opened: {first_line(error)}"
+    if isinstance(error, ValueError | OSError | ImportError):
+        return f"{source} cannot be opened: {first_line(error)}"
+    return (
+        f"{source} cannot be opened: transformers failed at its config or weights ({first_line(error)}); fetch it again"
+    )
 
 
 PATIENCE = 5.0  # seconds

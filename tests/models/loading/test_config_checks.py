@@ -60,6 +60,12 @@ def test_too_wide_layers_are_refused(name: str) -> None:
     ("field", "value", "why"),
     [
         ("architectures", 5, r"claims architectures=5, which is not a list of names; its config is broken"),
+        ("auto_map", 5, r"claims auto_map=5, which is not a dictionary; its config is broken"),
+        ("quantization_config", [], r"claims quantization_config=\[\], which is not a dictionary"),
+        ("attn_implementation", 5, r"claims attn_implementation=5, which is not a text"),
+        ("dtype", "float3", r"claims dtype='float3', which PyTorch does not know"),
+        ("vocab_size", 10**30, r"claims vocab_size=1,000,.*; no model has that many, so its config is broken"),
+        ("n_inner", -1, r"transformers failed at its config or weights \(Trying to create tensor with negative"),
         ("vocab_size", 0, r"claims vocab_size=0; every model has at least one, so its config is broken"),
         ("n_layer", 0, r"claims n_layer=0; every"),
         ("n_head", -1, r"claims n_head=-1; every"),
