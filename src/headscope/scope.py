@@ -272,11 +272,17 @@ class Scope:
     @own_precision()
     @showing()
     def scan(self, corpus: Any, *, out: str | Path | None = None, options: ScanOptions | None = None) -> Census:
-        """Measure every head and question over a corpus: streaming and resumable."""
+        """Measure every head and question over a corpus: streaming and resumable.
+
+        The documents of a model without a tokenizer are lists of ids.
+        """
         from headscope.scan.options import ScanOptions
         from headscope.scan.run import scan
 
         self._refuse_edits("scan")
+        if self.tokenizer is None and isinstance(corpus, list):
+            rows = (each.tolist() if isinstance(each, torch.Tensor) else each for each in corpus)
+            corpus = [" ".join(map(str, row)) if isinstance(row, list) else row for row in rows]
         return scan(self.model, corpus, out=out, options=options or ScanOptions(), opener=self._opener)
 
     def qk(self, head: HeadName) -> FactoredMatrix:

@@ -23,6 +23,7 @@ from headscope.heads.look.table import HeadStatistics
 from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions
 from headscope.scope import Scope
+from tests.models import tiny
 
 TEXT = "My white horse drank at the river. My white horse drank at the"
 OTHER = "My white horse drank at the river. My white cat drank at the"
@@ -165,6 +166,19 @@ def test_two_models_are_compared_head_by_head_on_texts(scope: Scope) -> None:
         assert float(same.matrix("induction").nan_to_num(0).abs().max()) == 0
     with pytest.raises(InputError, match="two models are compared on texts; give at least one"):
         headscope.compare(scope, scope)
+
+
+def test_models_without_a_tokenizer_are_compared_on_ids() -> None:
+    ids = [list(range(1, 40)), [5, 6, 7] * 10]
+    with headscope.load(tiny.llama()) as before, headscope.load(tiny.gpt2()) as after:
+        found = headscope.compare(before, after, [ids[0], torch.tensor(ids[1])])
+        for scope, column in ((before, "before"), (after, "after")):
+            means = torch.stack([scope.look(each).mean_traits("1")["entropy"] * len(each) for each in ids]).sum(0)
+            rows = [row for row in found.table().to_pylist() if (row["site"], row["question"]) == ("1", "entropy")]
+            measured = [row[column] for row in sorted(rows, key=lambda row: row["index"])]
+            assert torch.allclose(torch.tensor(measured), means.float() / sum(map(len, ids)), atol=2e-3)
+        with pytest.raises(InputError, match="token 97 is outside this model's vocabulary of 0–96"):
+            headscope.compare(before, after, [[97, 1, 2]])
 
 
 def test_controls_are_other_heads_of_the_same_layers(scope: Scope) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -97,7 +98,10 @@ class InputProcessor:
         return int(ids[0])
 
     def token_ids(self, text: str) -> list[int]:
-        """The ids of a text, with no special tokens added."""
+        """The ids of a text, with no special tokens added; without a tokenizer, ids as ``decode`` writes them."""
+        if self.tokenizer is None and (words := text.split()) and all(re.fullmatch("[0-9]{1,9}", one) for one in words):
+            self.check([max(map(int, words))])
+            return list(map(int, words))
         return list(self._encoded(text, "the text", add_special_tokens=False)["input_ids"])
 
     def token_ids_of(self, texts: Sequence[str]) -> list[list[int]]:

@@ -53,6 +53,8 @@ def choose_row_format(model: OpenModel, context: int) -> RowFormat:
 
 def _added_tokens(model: OpenModel) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The special tokens that the tokenizer adds before and after a text."""
+    if model.processor.tokenizer is None:
+        return (), ()
     whole = [token.id for token in model.prepare(SAMPLES[0]).tokens]
     bare = model.processor.token_ids(SAMPLES[0])
     for start in range(len(whole) - len(bare) + 1):
@@ -84,7 +86,7 @@ def _sample_ids(model: OpenModel) -> list[list[int]]:
 
     Equal tokens have equal values, whatever attends to them: nothing could be told from their logits.
     """
-    found = [model.processor.token_ids(text) for text in SAMPLES]
+    found = [] if model.processor.tokenizer is None else [model.processor.token_ids(text) for text in SAMPLES]
     if len({token for ids in found for token in ids}) >= MIN_DISTINCT:
         return found
     ids = tokens(getattr(model.model, "config", None), len(SAMPLES[0])) % (model.shape.vocabulary or 100)
