@@ -180,3 +180,16 @@ def test_a_hub_name_that_cannot_be_reached_is_refused_at_once(monkeypatch: pytes
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(HeadscopeError, match=r"is not on this machine, and nowhere\.invalid cannot be reached \("):
         headscope.load("somebody/a-model-that-is-not-here")
+
+
+def test_what_holds_tensors_is_printed_by_shapes_and_ranges(scope: Scope) -> None:
+    seen = scope.look("The cat and the dog.").statistics("5")
+    assert "\n  entropy: 1 × 8 × 7, from 0 to " in str(seen)
+    question = headscope.Question(query=torch.arange(3), key=torch.arange(3))
+    assert str(question) == "Question\n  query: 1 × 3, from 0 to 2\n  key: 1 × 3, from 0 to 2\n  exclude_self: False"
+
+
+@pytest.mark.parametrize("wrong", [{"zzz": 1}, {"site": "5"}])
+def test_a_wrong_name_of_an_argument_is_refused_where_types_are_not_checked(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"^Head\(\): .*It takes site, head"):
+        headscope.Head(**wrong)

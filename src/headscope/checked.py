@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -33,15 +33,11 @@ def checked(what: T) -> T:
                 setattr(what, name, checked(vars(what)[name]))
         return what
     signature, hints = inspect.signature(what), dict[str, Any]()
-    called = what.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+    called = _called(what)
 
     @wraps(what)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        try:
-            given = signature.bind(*args, **kwargs)
-        except TypeError as error:
-            takes = ", ".join(name for name in signature.parameters if name != "self")
-            raise InputError(f"{called}(): {error}. It takes {takes or 'no arguments'}") from None
+        given = _bound(what, signature, args, kwargs)
         for name, value in given.arguments.items():
             if name != "self" and value is not signature.parameters[name].default:
                 hint = hints.get(name, signature.parameters[name].annotation)
@@ -53,6 +49,38 @@ def checked(what: T) -> T:
         return what(*given.args, **given.kwargs)
 
     return wrapper  # type: ignore[return-value]
+
+
+def named(what: T) -> T:
+    """Check only the names of arguments, and only when a call has failed: for what is called in every pass."""
+    if isinstance(what, type):
+        what.__init__ = named(what.__init__)  # type: ignore[misc]
+        return what
+
+    @wraps(what)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return what(*args, **kwargs)
+        except TypeError:
+            _bound(what, inspect.signature(what), args, kwargs)
+            raise
+
+    return wrapper  # type: ignore[return-value]
+
+
+def _called(what: Callable[..., Any]) -> str:
+    return what.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+
+
+def _bound(
+    what: Callable[..., Any], signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> inspect.BoundArguments:
+    """Arguments by name; refused where a function has no such argument, or needs one more."""
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        takes = ", ".join(name for name in signature.parameters if name != "self")
+        raise InputError(f"{_called(what)}(): {error}. It takes {takes or 'no arguments'}") from None
 
 
 class _Names(dict[str, Any]):
@@ -141,3 +169,22 @@ def _kind(value: Any) -> str:
 
 def _listed(words: Sequence[str]) -> str:
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def summary(record: Any) -> str:
+    """The ``__repr__`` of what holds tensors: their shapes and ranges, a line each."""
+    return "\n  ".join((type(record).__name__.strip("_"), *_lines("", record)))
+
+
+def _lines(name: str, value: Any) -> Iterator[str]:
+    if type(value).__name__ == "Tensor":
+        ends = f", from {value.min().item() + 0.0:.3g} to {value.max().item():.3g}" if value.numel() else ""
+        yield f"{name}: {' × '.join(map(str, value.shape))}{ends}"
+    elif names := vars(type(value)).get("_fields"):  # a named tuple
+        for each in names:
+            yield from _lines(f"{name}.{each}".lstrip("."), getattr(value, each))
+    elif isinstance(value, dict) or vars(type(value)).get("__repr__") is summary:
+        for each, part in (value if isinstance(value, dict) else vars(value)).items():
+            yield from _lines(f"{name}.{each}".lstrip("."), part) if each[:1] != "_" else ()
+    elif value is not None:
+        yield f"{name}: {value!r}"

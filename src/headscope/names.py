@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from headscope.checked import named
 from headscope.errors import HeadNameError
 
 AttentionKind = Literal["self", "cross", "merged"]
 
 
+@named
 @dataclass(frozen=True, order=True)
 class Head:
     """One head: ``Head("5", 1)`` is written ``5.1``, ``Head("decoder.5.cross", 1)`` is ``decoder.5.cross.1``.

@@ -34,8 +34,6 @@ WRONG: dict[str, Any] = {
     "nul": "a\0b", "tensor": torch.zeros(2, 3, 5), "function": lambda *given: None,
 }  # fmt: skip
 NEVER = ("object", "dict")  # fits no parameter but one that takes anything
-BUILT_IN_EVERY_PASS = {"Head", "Question", "Scores", "causal", "full"}
-"""Their signatures are Python's own: a wrong keyword is a TypeError that names it, before torch sees anything."""
 MADE_BY_OTHERS = {"Mask", "Observation", "Look.app", "Look.questions", "Scope.close"}
 """What functions make or the package calls; nobody passes arguments to them."""
 
@@ -104,10 +102,9 @@ def public(scope: Scope, look: Look) -> Iterator[tuple[str, Callable[..., Any]]]
 
 def cases(name: str, call: Callable[..., Any], given: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Wrong arguments of a function: one too many, none, and every wrong value in place of each."""
-    if name not in BUILT_IN_EVERY_PASS:
-        yield "unknown keyword", {**given, "zzz": 1}
-        if given:
-            yield "missing", {}
+    yield "unknown keyword", {**given, "zzz": 1}
+    if given:
+        yield "missing", {}
     for parameter in inspect.signature(call).parameters.values():
         if parameter.name != "self" and parameter.kind is not parameter.VAR_KEYWORD:
             for kind, value in WRONG.items():

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Int, Num, Shaped
 from torch import Tensor
 
-from headscope.checked import checked
+from headscope.checked import checked, named
 from headscope.errors import MaskError
 
 Rows = Int[Tensor, " query"]
@@ -231,11 +231,13 @@ class Mask:
 FULL = Mask()
 
 
+@named
 def full() -> Mask:
     """Every query may attend to every key."""
     return FULL
 
 
+@named
 def causal() -> Mask:
     """Keys up to the query's own position."""
     return Mask((Causal(),))

@@ -15,7 +15,7 @@ from headscope.attention.masks import FULL, Mask
 from headscope.attention.observer import Call, attend, current
 from headscope.attention.rope import Rope
 from headscope.attention.scores import Scores
-from headscope.checked import checked
+from headscope.checked import checked, summary
 from headscope.errors import ShapeError
 
 WIDEST = 2**20
@@ -26,6 +26,9 @@ class _ByHead(NamedTuple):
 
     output: Float[Tensor, "batch query d_model"]
     parts: Float[Tensor, "batch head query d_model"]
+
+    def __repr__(self) -> str:
+        return summary(self)
 
 
 class MultiHeadAttention(nn.Module):

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from headscope.attention import pattern
 from headscope.attention.scores import Scores
+from headscope.checked import summary
 from headscope.errors import HeadscopeError
 
 Statistic = Literal["entropy", "distance", "strongest"]
@@ -27,12 +28,18 @@ class Distance(NamedTuple):
     mean: PerRow
     std: PerRow
 
+    def __repr__(self) -> str:
+        return summary(self)
+
 
 class Strongest(NamedTuple):
     """The key with the largest weight, and that weight. A fully masked row has key −1 and weight 0."""
 
     key: Int[Tensor, "batch head query"]
     weight: PerRow
+
+    def __repr__(self) -> str:
+        return summary(self)
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,8 @@ class Rows:
     distance: Distance | None
     strongest: Strongest | None
     mass: dict[str, PerRow]
+
+    __repr__ = summary
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from headscope.attention.progress import report_progress
 from headscope.attention.scores import Scores
+from headscope.checked import summary
 from headscope.errors import InputError, ShapeError
 
 Index = slice | Int[Tensor, "_"]
@@ -34,6 +35,8 @@ class PatternSource:
     scores: Scores
     by_row: Float[Tensor, " query"] | None = None
     by_key: Float[Tensor, " key"] | None = None
+
+    __repr__ = summary
 
     @classmethod
     def of(cls, q: Tensor, k: Tensor, scores: Scores) -> PatternSource:
@@ -67,6 +70,9 @@ class Pooled(NamedTuple):
 
     mean: Float[Tensor, "batch height width"]
     maximum: Float[Tensor, "batch height width"]
+
+    def __repr__(self) -> str:
+        return summary(self)
 
 
 def refuse_large_scores(largest: float, dtype: torch.dtype, where: str) -> None:

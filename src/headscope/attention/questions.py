@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 
+from headscope.checked import named, summary
 from headscope.errors import ShapeError
 
 Path = Literal["single", "classes", "groups"]
@@ -23,6 +24,7 @@ T = TypeVar("T")
 MOST_CLASSES = 16
 
 
+@named
 @dataclass(frozen=True)
 class Question:
     """Integer labels of queries and keys, ``(position)`` or ``(batch, position)``, shared by all heads.
@@ -34,6 +36,8 @@ class Question:
     key: Num[Tensor, "..."]
     exclude_self: bool = False
     _cache: dict[Hashable, tuple[Hashable, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    __repr__ = summary
 
     def __post_init__(self) -> None:
         if not isinstance(self.exclude_self, bool):

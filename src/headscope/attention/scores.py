@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headscope.attention.masks import FULL, Mask
-from headscope.checked import checked
+from headscope.checked import checked, named, summary
 from headscope.errors import ShapeError
 
 BiasBlock = Float[Tensor, "#batch #head query key"]
@@ -30,6 +30,8 @@ class DenseBias:
     """Any bias, given as a whole tensor."""
 
     values: Float[Tensor, "#batch #head query key"]
+
+    __repr__ = summary
 
     def block(self, rows: Int[Tensor, " query"], columns: Int[Tensor, " key"], offset: int) -> BiasBlock:
         return self.values.to(rows.device)[:, :, rows[:, None], columns[None, :]]
@@ -53,6 +55,8 @@ class Alibi:
 
     slopes: Float[Tensor, " head"]
 
+    __repr__ = summary
+
     def block(self, rows: Int[Tensor, " query"], columns: Int[Tensor, " key"], offset: int) -> BiasBlock:
         distance = (rows[:, None] + offset - columns[None, :]).abs()
         return -self.slopes.to(rows.device)[None, :, None, None] * distance
@@ -72,6 +76,8 @@ class Relative:
 
     table: Float[Tensor, "head offset"]
     zero: int
+
+    __repr__ = summary
 
     def block(self, rows: Int[Tensor, " query"], columns: Int[Tensor, " key"], offset: int) -> BiasBlock:
         return self.table.to(rows.device)[:, columns[None, :] - rows[:, None] - offset + self.zero][None]
@@ -95,6 +101,7 @@ KINDS: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 
 
+@named
 @dataclass(frozen=True, kw_only=True)
 class Scores:
     """How scores follow from q and k. ``scale=None`` means 1/√d_head; sinks are one extra logit per head (gpt-oss)."""
@@ -104,6 +111,8 @@ class Scores:
     bias: Bias | Tensor | None = None
     softcap: float | None = None
     sinks: Float[Tensor, " head"] | None = None
+
+    __repr__ = summary
 
     def __post_init__(self) -> None:
         for name, kinds in KINDS.items():  # by hand: a pass makes one per layer

@@ -194,6 +194,9 @@ class TrainingRecorder:
         self.film.sentences = [{"text": name, "tokens": ids[0].tolist()} for name, ids in self.sentences.items()]
         self.next_step, self.spent, self.last_record, self.began = 0, 0.0, 0.0, time.perf_counter()
 
+    def __repr__(self) -> str:
+        return f"TrainingRecorder({len(self.film.points)} recorded steps; they are in .film)"
+
     def due(self, step: int) -> bool:
         """Whether to record this step: steps grow by an eighth, within our share of the training time."""
         allowed = self.share * (time.perf_counter() - self.began)

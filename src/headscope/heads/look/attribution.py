@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headscope.checked import summary
 from headscope.heads.head_table import HeadTable, of_head
 from headscope.models.protocol import HeadSum, SiteOutput, Unembedding
 from headscope.models.recording import OpenModel
@@ -28,6 +29,8 @@ class SiteContribution:
     bias: Float[Tensor, " d_model"]
     output: Float[Tensor, " d_model"]
     kind: HeadSum
+
+    __repr__ = summary
 
     @property
     def error(self) -> float:

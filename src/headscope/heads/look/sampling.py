@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headscope.checked import checked
+from headscope.checked import checked, summary
 from headscope.errors import InputError
 from headscope.models.protocol import Token
 from headscope.models.recording import OpenModel
@@ -73,6 +73,8 @@ class Cuts:
     top_k: Float[Tensor, " vocabulary"]
     top_p: Float[Tensor, " vocabulary"]
 
+    __repr__ = summary
+
 
 def cuts(logits: Float[Tensor, " vocabulary"], sampling: Sampling) -> Cuts:
     """Temperature, then the k likeliest, then the fewest tokens that make up the share p; each renormalised."""
@@ -112,6 +114,9 @@ class Steps(Sequence[Cuts]):
 
     def __len__(self) -> int:
         return self._length
+
+    def __repr__(self) -> str:
+        return f"Steps({self._length} generated tokens)"
 
     @overload
     def __getitem__(self, index: int) -> Cuts: ...

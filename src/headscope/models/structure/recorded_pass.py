@@ -50,6 +50,10 @@ class RecordedPass:
         with within():
             self.stream: RecordedStream = record_stream(model, inputs, observer, until)
 
+    def __repr__(self) -> str:
+        kept = ", ".join(f"{name} {tuple(each.shape)}" for name, each in self.inputs.items())
+        return f"RecordedPass(of {self.model.shape.name}: {kept})"
+
     @cached_property
     def nbytes(self) -> int:
         """Bytes of what the pass keeps beside the model's weights."""
