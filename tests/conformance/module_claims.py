@@ -15,6 +15,7 @@ from headscope.errors import ModelError
 from headscope.models.any_torch.compiled import without_fast_path
 from headscope.models.any_torch.model import AnyTorchModel
 from headscope.models.selfcheck import fixed_seed, relative_difference
+from headscope.models.structure.recorder import record_stream
 from headscope.models.structure.sites import logits_of
 
 
@@ -61,20 +62,20 @@ def _parts_and_statistics(opened: AnyTorchModel, inputs: Mapping[str, Tensor]) -
 
     try:
         with torch.no_grad(), fixed_seed():
-            done = opened.run(inputs, compare, outputs=sites)
+            read = record_stream(opened, inputs, compare).read_by_w_o
     finally:
         for hook in hooks:
             hook.remove()
     parts = 0.0
-    for site, out in done.outputs.items():
+    for site in set(sites) & set(read):
         weight = opened.output_weight(site)
-        total = torch.einsum("bqhd,hdm->bqm", out.x.double(), weight.weight.double())
+        total = torch.einsum("bqhd,hdm->bqm", read[site].double(), weight.weight.double())
         total = total if weight.bias is None else total + weight.bias.double()
         take, owns = opened.learned_site(site).takes[0], seen.get(id(matrices.get(site)), [])
         whole = len(take.order) == len(take.weight)  # W_O may take more than this site's heads
         if whole and len(owns) == 1 and isinstance(owns[0], Tensor) and owns[0].numel() == total.numel():
-            parts = max(parts, _row_gap(total, owns[0].double()))
-        parts = max(parts, relative_difference(total, out.output.double()))
+            parts = max(parts, row_gap(total, owns[0].double()))
+        parts = max(parts, relative_difference(total, opened.apply_output_weight(site, read[site]).double()))
     return parts, worst[0]
 
 
@@ -84,7 +85,7 @@ def _first(output: Any) -> Tensor:
     return first
 
 
-def _row_gap(total: Tensor, output: Tensor) -> float:
+def row_gap(total: Tensor, output: Tensor) -> float:
     """Head parts against a matrix's output, whose rows may be in another order than the queries of z.
 
     Rows in another order than batch first or query first are compared by their sums and the sums of their squares.

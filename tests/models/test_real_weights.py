@@ -17,6 +17,7 @@ from headscope.models.huggingface.attention import using_implementation
 from headscope.models.huggingface.model import HuggingFaceModel
 from headscope.models.loading import open_model
 from headscope.models.selfcheck import own_logits
+from headscope.models.structure.recorder import record_stream
 
 SENTENCE = "The horse crossed the road because it was tired."
 
@@ -51,12 +52,11 @@ def test_smollm2_from_its_gguf(smollm2: HuggingFaceModel) -> None:
     assert prepared.tokens[1].text == " horse"
     own = own_logits(smollm2.model, prepared.inputs, {"use_cache": False})
     with torch.no_grad():
-        done = smollm2.run(prepared.inputs, outputs=["5"], residual=True)
+        done = smollm2.run(prepared.inputs, residual=True)
         torch.testing.assert_close(done.logits, own, rtol=1e-4, atol=1e-3)
-        weight, out = smollm2.output_weight("5"), done.outputs["5"]
-        torch.testing.assert_close(
-            torch.einsum("bqhd,hdm->bqm", out.x, weight.weight), out.output, rtol=1e-4, atol=1e-4
-        )
+        x = record_stream(smollm2, prepared.inputs).read_by_w_o["5"]
+        parts = torch.einsum("bqhd,hdm->bqm", x, smollm2.output_weight("5").weight)
+        torch.testing.assert_close(parts, smollm2.apply_output_weight("5", x), rtol=1e-4, atol=1e-4)
         end = smollm2.unembedding()
         assert end.norm is not None
         torch.testing.assert_close(end.norm(done.residual) @ end.weight.T, done.logits, rtol=1e-4, atol=1e-3)

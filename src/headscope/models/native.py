@@ -46,9 +46,7 @@ class NativeModel(OpenModel):
         if not isinstance(traced.output, Tensor) or traced.output.ndim != 3:
             raise ModelError(f"{type(model).__name__} must return logits [batch, token, vocabulary] for token ids")
         self._set_unembedding(find_last_matrix(traced, traced.output, table))
-        for site, module in self._modules.items():
-            self._watched.add((module, module.o_proj))
-            self._hooks.append(module.o_proj.register_forward_hook(self._record_output(site, module.n_heads)))
+        self._watched.add(part for module in self._modules.values() for part in (module, module.o_proj))
         self.self_check = run_self_check(self, self.probe, None)
 
     def prepare(self, text: Any) -> Prepared:
@@ -63,14 +61,6 @@ class NativeModel(OpenModel):
 
     def site_modules(self) -> Mapping[str, nn.Module]:
         return dict(self._modules)
-
-    def _record_output(self, site: str, n_heads: int) -> Any:
-        def record(module: nn.Module, args: Any, output: Tensor) -> None:
-            recording = self._current()
-            if recording is not None and site in recording.sites:
-                recording.keep_output(site, args[0], output, n_heads)
-
-        return record
 
     def _call(self, inputs: Mapping[str, Tensor]) -> Any:
         return self.model(inputs["input_ids"].to(next(self.model.parameters()).device))

@@ -16,6 +16,7 @@ SiteObserver = Callable[[str, Call], Tensor]
 """Given a site's name and its attention call, returns z ``[batch, head, query, d_value]``."""
 
 HeadSum = Literal["exact", "head-local", "mixed"]
+Layout = Literal["batch first", "query first", "other"]
 
 
 @dataclass(frozen=True)
@@ -60,16 +61,10 @@ class OutputWeight:
     bias: Float[Tensor, " d_model"] | None
     kind: HeadSum
     why: str = ""
+    layout: Layout = "batch first"
+    """The order of the rows of W_O's input: as in z, with batch and query exchanged, or another."""
     post_norm: torch.nn.Module | None = None
     """A norm between W_O and the residual stream (Gemma 2, OLMo 2): head parts are before it."""
-
-
-@dataclass(frozen=True)
-class SiteOutput:
-    """The input of one site's W_O, by head, and its output."""
-
-    x: Float[Tensor, "batch query head d_value"]
-    output: Float[Tensor, "batch query d_model"]
 
 
 @dataclass(frozen=True)
@@ -87,9 +82,8 @@ class Unembedding:
 
 @dataclass(frozen=True)
 class ForwardPass:
-    """One forward pass: its logits (or last hidden states, where a model has no logits), and what was recorded."""
+    """One forward pass: its logits (or last hidden states, where a model has no logits), and the end of its stream."""
 
     logits: Float[Tensor, "batch query vocabulary"]
-    outputs: Mapping[str, SiteOutput]
     residual: Float[Tensor, "batch row d_model"] | None
     """The input of the final norm, where it was asked for."""

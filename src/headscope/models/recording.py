@@ -1,4 +1,4 @@
-"""Run forward passes, recording the input and output of W_O and the final residual stream."""
+"""Run forward passes whose attention calls are observed, and keep the end of the residual stream."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from headscope.models.modes import (
     refuse_inference_weights,
     refuse_training_mode,
 )
-from headscope.models.protocol import ForwardPass, OutputWeight, Prepared, SiteObserver, SiteOutput, Unembedding
+from headscope.models.protocol import ForwardPass, OutputWeight, Prepared, SiteObserver, Unembedding
 from headscope.models.selfcheck import SelfCheck
 from headscope.models.structure.projections import Which, find_projection
 from headscope.models.structure.recorder import current_recorder
@@ -43,25 +43,11 @@ class Recording:
     """What one forward pass is asked to keep, and what it has kept. Belongs to the thread that runs the pass."""
 
     owner: int
-    sites: frozenset[str] = frozenset()
     keep_residual: bool = False
-    row: int | None = None
-    outputs: dict[str, SiteOutput] = field(default_factory=dict)
     residual: Tensor | None = None
     calls: Counter[int] = field(default_factory=Counter)
     """How many times each attention module has been called."""
-    latest: str | None = None
-    """The site that was called last."""
-    waiting: list[tuple[str, Tensor]] = field(default_factory=list)
-    """Sites, and their z, whose W_O has not been called yet."""
     check: PassCheck = field(default_factory=lambda: PassCheck("the model"))
-
-    def keep_output(self, site: str, x: Tensor, output: Tensor, n_heads: int) -> None:
-        by_head = x.reshape(*x.shape[:-1], n_heads, -1)
-        self.outputs[site] = SiteOutput(self._row_of(by_head), self._row_of(output))
-
-    def _row_of(self, x: Tensor) -> Tensor:
-        return x if self.row is None else x[:, self.row : self.row + 1].clone()
 
 
 _recording: ContextVar[Recording | None] = ContextVar("headscope_recording", default=None)
@@ -93,31 +79,17 @@ class OpenModel:
         self._closed = False
 
     def run(
-        self,
-        inputs: Mapping[str, Tensor],
-        observer: SiteObserver | None = None,
-        *,
-        outputs: Sequence[str] = (),
-        residual: bool = False,
-        row: int | None = None,
+        self, inputs: Mapping[str, Tensor], observer: SiteObserver | None = None, *, residual: bool = False
     ) -> ForwardPass:
-        """Run one forward pass, recording W_O at the sites in ``outputs`` and the final residual stream.
-
-        With ``row``, only that position of outputs and residual is kept. Gradients flow where the caller lets them.
-        """
-        for site in outputs:
-            self._check_output(site)
-        recording = Recording(id(self), frozenset(outputs), residual, row, check=PassCheck(self.shape.name))
+        """Run one forward pass, keeping the end of the residual stream if asked to. Gradients flow where allowed."""
+        recording = Recording(id(self), residual, check=PassCheck(self.shape.name))
         with own_precision(), self._observed(recording, observer):
             refuse_training_mode(self.model, self.shape.name, self._always_training)
             output = self._call(ordinary(inputs))
-        missing = [site for site in outputs if site not in recording.outputs]
-        if missing:
-            raise ModelError(f"{', '.join(missing)}: not reached by these inputs, so its W_O was not called")
         logits = logits_of(output)
         recording.check.see_logits(logits)
         finish(recording.check)
-        return ForwardPass(logits, recording.outputs, recording.residual)
+        return ForwardPass(logits, recording.residual)
 
     @contextmanager
     def observing(self, observer: SiteObserver) -> Iterator[PassCheck]:
@@ -130,11 +102,13 @@ class OpenModel:
         with own_precision(), self._observed(recording, observer):
             yield recording.check
 
-    def apply_output_weight(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput | None:
-        """Apply W_O to z; None where W_O's input is not z itself."""
-        x = z.transpose(1, 2)
-        with torch.no_grad():
-            return SiteOutput(x, self.output_matrix(site)(x.flatten(2)))
+    @torch.no_grad()
+    def apply_output_weight(
+        self, site: str, x: Float[Tensor, "batch query head d_value"]
+    ) -> Float[Tensor, "batch query d_model"]:
+        """What W_O makes of this input."""
+        made: Tensor = self.output_matrix(site)(x.flatten(2))
+        return made
 
     def embedding(self) -> Float[Tensor, "vocabulary d_model"]:
         weight = getattr(input_embedding(self.model), "weight", None)
@@ -251,10 +225,6 @@ class OpenModel:
         """The name of the site that makes this call; None for a module of another model."""
         raise NotImplementedError
 
-    def _check_output(self, site: str) -> None:
-        """Refuse a site whose heads cannot be split through W_O."""
-        self.output_matrix(site)
-
     def _check_site(self, site: str) -> None:
         if site not in self.shape.sites:
             raise HeadNameError(f"{site}: this model has the sites {', '.join(self.shape.sites)}")
@@ -274,8 +244,7 @@ class OpenModel:
     def _record_residual(self, args: Any) -> None:
         recording = self._current()
         if recording is not None and args and recording.keep_residual:
-            row = recording.row
-            recording.residual = args[0] if row is None else args[0][:, row : row + 1].clone()
+            recording.residual = args[0]
 
     def _current(self) -> Recording | None:
         recording = _recording.get()
@@ -286,7 +255,7 @@ class OpenModel:
         self._refuse_changed()
 
         def observe(call: Call) -> Tensor:
-            site = recording.latest = self._site_of(recording, call)
+            site = self._site_of(recording, call)
             if site is None:
                 self._watched.refuse_unknown(call.site)
                 return plain(call)

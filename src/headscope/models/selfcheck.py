@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from headscope.attention.observer import Call, plain
 from headscope.errors import ModelError
 from headscope.models.huggingface.attention import install_count, using_implementation
-from headscope.models.protocol import ForwardPass
 from headscope.models.structure.sites import logits_of
 from headscope.names import ModelShape
 
@@ -59,21 +58,20 @@ class SelfCheck:
 
 def run_self_check(opened: OpenModel, inputs: Mapping[str, Tensor], own: Tensor | None) -> SelfCheck:
     """Check everything; refuse the model with what differed if a check fails. ``own``: see ``own_logits``."""
-    reached: set[str] = set()
+    seen: dict[str, Tensor] = {}
 
     def observe(site: str, call: Call) -> Tensor:
-        reached.add(site)
-        return plain(call)
+        seen[site] = plain(call)
+        return seen[site]
 
     with torch.no_grad():
-        splittable = [site for site in opened.shape.sites if _splits(opened, site)]
         with fixed_seed():
-            done = opened.run(inputs, observe, outputs=splittable)
+            logits = opened.run(inputs, observe).logits
         checks = (
-            _all_reached(opened.shape, reached),
-            *([] if own is None else [_equal_logits(own, done.logits)]),
-            _parts_add_up(opened, done),
-            _edit_moves(opened, inputs, done.logits),
+            _all_reached(opened.shape, seen),
+            *([] if own is None else [_equal_logits(own, logits)]),
+            _parts_add_up(opened, seen),
+            _edit_moves(opened, inputs, logits),
         )
     found = SelfCheck(opened.shape.name, checks, tuple(opened.notes))
     found.refuse_failed()
@@ -114,7 +112,7 @@ def relative_difference(ours: Tensor, own: Tensor) -> float:
     return float(gap) / max(float(own[finite].double().abs().max()), 1e-30)
 
 
-def _all_reached(shape: ModelShape, reached: set[str]) -> Check:
+def _all_reached(shape: ModelShape, reached: Collection[str]) -> Check:
     missing = [site for site in shape.sites if site not in reached]
     detail = f"{len(reached)} of {len(shape.sites)}" + (f", not {', '.join(missing[:5])}" if missing else "")
     return Check("sites reached", not missing, detail)
@@ -132,26 +130,23 @@ def _equal_logits(own: Tensor, ours: Tensor) -> Check:
     )
 
 
-def _splits(opened: OpenModel, site: str) -> bool:
-    try:
-        opened.output_weight(site)
-    except ModelError:
-        return False
-    return True
-
-
-def _parts_add_up(opened: OpenModel, done: ForwardPass) -> Check:
-    worst, where = 0.0, ""
-    dtype = done.logits.dtype
-    for site, out in done.outputs.items():
-        weight = opened.output_weight(site)
-        parts = torch.einsum("bqhd,hdm->bqhm", out.x.double(), weight.weight.double()).sum(2)
+def _parts_add_up(opened: OpenModel, seen: Mapping[str, Tensor]) -> Check:
+    """Compare what W_O makes of z with the sum of what its rows make of each head's."""
+    worst, where, count, dtype = 0.0, "", 0, torch.float32
+    for site, z in seen.items():
+        try:
+            weight = opened.output_weight(site)
+        except ModelError:
+            continue
+        x = z.transpose(1, 2)
+        output, count = opened.apply_output_weight(site, x), count + 1
+        parts = torch.einsum("bqhd,hdm->bqhm", x.double(), weight.weight.double()).sum(2)
         total = parts if weight.bias is None else parts + weight.bias.double()
-        gap = relative_difference(total, out.output.double())
+        gap = relative_difference(total, output.double())
         if gap >= worst or math.isnan(gap):
-            worst, where, dtype = gap, site, out.output.dtype
+            worst, where, dtype = gap, site, output.dtype
     allowed = TOLERANCE.get(dtype, 1e-4)
-    detail = f"largest difference {worst:.1e} at {where or 'no site'}, at most {allowed:.0e}; {len(done.outputs)} sites"
+    detail = f"largest difference {worst:.1e} at {where or 'no site'}, at most {allowed:.0e}; {count} sites"
     return Check("head parts + bias = attention output", worst <= allowed, detail)
 
 

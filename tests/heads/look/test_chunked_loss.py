@@ -54,7 +54,7 @@ def dense(made: Case) -> tuple[list[float], list[float]]:
 
 def passed(states: Tensor) -> ForwardPass:
     """A pass of which only the states are read."""
-    return ForwardPass(torch.zeros(len(states), 1, VOCABULARY), {}, states)
+    return ForwardPass(torch.zeros(len(states), 1, VOCABULARY), states)
 
 
 @pytest.mark.parametrize("piece", [1, 10, 53, 4096])
@@ -101,5 +101,5 @@ def test_a_family_that_does_more_after_its_norm_is_found_out(
     whole, tokens = pass_of(llama, ids)
     assert KEEP == "logits_to_keep"
     assert (
-        chunked_loss(llama.model, ForwardPass(whole.logits * factor, {}, whole.residual), tokens) is not None
+        chunked_loss(llama.model, ForwardPass(whole.logits * factor, whole.residual), tokens) is not None
     ) == read

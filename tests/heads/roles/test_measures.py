@@ -123,14 +123,20 @@ def test_shares_of_a_logit_difference_are_direct_attributions(model: NativeModel
     answer = LogitDifference(place, right, wrong, torch.tensor([[100, 101]] * INPUTS))
     probe = Probe((Batch(ids, logit_difference=answer),), "")
     measured = measure(model, probe, "share", "+")
+    z: dict[str, Tensor] = {}
+
+    def see(site: str, call: Call) -> Tensor:
+        z[site] = plain(call)
+        return z[site]
+
     with torch.no_grad():
-        done = model.run({"input_ids": ids}, outputs=list(model.shape.sites), residual=True)
+        model.run({"input_ids": ids}, see)
     rows = model.model.unembedding.weight.detach() * model.model.norm.weight.detach()  # type: ignore[union-attr, operator]
     for item in range(INPUTS):
         along = rows[right[item]] - rows[wrong[item]]
         parts = []
         for head in model.shape.heads():
-            x = done.outputs[head.site].x[item, place[item], head.head]
+            x = z[head.site][item, head.head, place[item]]
             parts.append(float(x @ model.output_weight(head.site).weight[head.head].detach() @ along))
         expected = torch.tensor(parts) / torch.tensor(parts).abs().sum()
         torch.testing.assert_close(measured.scores[item], expected, atol=1e-4, rtol=1e-3)

@@ -18,6 +18,7 @@ from headscope.attention.observer import Call, plain
 from headscope.errors import HeadNameError, InputError, ModelError
 from headscope.models.any_torch.model import AnyTorchModel
 from headscope.models.loading import open_model
+from headscope.models.structure.recorder import record_stream
 
 
 def states(*shape: int, seed: int = 1) -> Tensor:
@@ -118,35 +119,27 @@ def test_a_w_o_that_is_no_module_is_applied_and_not_handed_out() -> None:
             return kept[site]
 
         x = states(2, 5, seed=3)
-        done = model.run({"x": x}, keep, outputs=["ByParameter"]).outputs["ByParameter"]
-        assert_close(x + done.output, module(x))
-        applied = model.apply_output_weight("ByParameter", kept["ByParameter"])
-        assert applied is not None
-        assert_close(applied.output, done.output)
-        assert_close(applied.x, done.x)
+        read = record_stream(model, {"x": x}, keep).read_by_w_o["ByParameter"]
+        assert_close(read, kept["ByParameter"].transpose(1, 2))
+        assert_close(x + model.apply_output_weight("ByParameter", read), module(x))
 
 
 def test_a_gated_w_o_is_recorded_where_it_is_called() -> None:
     module = misleading.Gated()
     with opened(module) as model, torch.no_grad():
         x = states(2, 5, seed=3)
-        done = model.run({"x": x}, outputs=["Gated"]).outputs["Gated"]
-        assert_close(x + done.output, module(x))
+        read = record_stream(model, {"x": x}).read_by_w_o["Gated"]
+        assert_close(x + model.apply_output_weight("Gated", read), module(x))
         found = model.output_weight("Gated")
         assert found.kind == "head-local"
         assert found.why
-        assert_close(torch.einsum("bqhd,hdm->bqm", done.x, found.weight) + found.bias, done.output)
-        assert model.apply_output_weight("Gated", torch.zeros(2, 3, 5, 8)) is None
+        assert_close(x + torch.einsum("bqhd,hdm->bqm", read, found.weight) + found.bias, module(x))
 
 
 def test_a_site_with_several_matrices_has_no_w_o() -> None:
-    with opened(misleading.TwoMatrices()) as model:
-        with pytest.raises(ModelError, match="its positions go through 2 output matrices, so W_O is not one matrix"):
-            model.output_weight("TwoMatrices")
-        ran: list[str] = []
-        with pytest.raises(ModelError, match="its positions go through 2 output matrices"):
-            model.run(model.probe, lambda site, call: ran.append(site) or plain(call), outputs=["TwoMatrices"])
-        assert ran == [], "it is refused before the pass"
+    said = "its positions go through 2 output matrices, so W_O is not one matrix"
+    with opened(misleading.TwoMatrices()) as model, pytest.raises(ModelError, match=said):
+        model.output_weight("TwoMatrices")
 
 
 class Two(nn.Module):
@@ -257,8 +250,8 @@ def test_each_call_of_a_gated_module_has_its_own_output() -> None:
     with opened(Twice()) as model, torch.no_grad():
         made: list[Tensor] = []
         model.model.layer.proj.register_forward_hook(lambda module, args, output: made.append(output))
-        done = model.run(model.probe, outputs=["layer", "layer@2"]).outputs
-        assert_close([done["layer"].output, done["layer@2"].output], made)
+        read = record_stream(model, model.probe).read_by_w_o
+        assert_close([model.apply_output_weight(site, read[site]) for site in ("layer", "layer@2")], made)
 
 
 def test_errors_of_the_module_name_its_inputs_and_ours_do_not() -> None:

@@ -17,6 +17,7 @@ from headscope.attention.observer import Call, plain
 from headscope.errors import InputError, ModelError
 from headscope.models.huggingface.model import HuggingFaceModel
 from headscope.models.loading import open_model
+from headscope.models.structure.recorder import record_stream
 from headscope.names import Site
 
 IDS = torch.tensor([[5, 9, 33, 60, 12, 7, 41, 28]])
@@ -49,8 +50,8 @@ def test_cross_attention_is_named_by_its_layer() -> None:
 def test_calls_of_a_shared_layer_are_sites_of_their_own() -> None:
     opened = open_model(tiny.build("AlbertConfig", "AlbertModel", **tiny.SIZES, embedding_size=32))
     assert list(opened.shape.sites) == ["0", "0@2"]
-    done = opened.run({"input_ids": IDS}, outputs=["0", "0@2"])
-    assert not torch.equal(done.outputs["0"].x, done.outputs["0@2"].x)
+    read = record_stream(opened, {"input_ids": IDS}).read_by_w_o
+    assert not torch.equal(read["0"], read["0@2"])
     opened.close()
 
 
@@ -71,11 +72,11 @@ def test_left_padding_changes_nothing_for_real_tokens(llama: HuggingFaceModel) -
 
 def test_head_parts_and_bias_are_the_attention_output() -> None:
     opened = open_model(tiny.gpt2())
-    with torch.no_grad():
-        out = opened.run({"input_ids": IDS}, outputs=["1"]).outputs["1"]
+    x = record_stream(opened, {"input_ids": IDS}).read_by_w_o["1"]
     weight = opened.output_weight("1")
     assert (weight.kind, weight.post_norm) == ("exact", None)
-    torch.testing.assert_close(torch.einsum("bqhd,hdm->bqm", out.x, weight.weight) + weight.bias, out.output)
+    total = torch.einsum("bqhd,hdm->bqm", x, weight.weight) + weight.bias
+    torch.testing.assert_close(total, opened.apply_output_weight("1", x))
     opened.close()
 
 
@@ -137,7 +138,7 @@ def test_two_threads_do_not_see_each_other(llama: HuggingFaceModel) -> None:
         ids = wanted[name][:, : 3 + name]
         for _ in range(20):
             with torch.no_grad():
-                llama.run({"input_ids": ids}, see, outputs=["0"], residual=True)
+                llama.run({"input_ids": ids}, see, residual=True)
 
     threads = [threading.Thread(target=work, args=(name,)) for name in wanted]
     for thread in threads:
@@ -184,7 +185,7 @@ def test_two_scopes_may_open_one_model() -> None:
     first.close()
     assert model.config._attn_implementation == "headscope"
     with torch.no_grad():
-        assert second.run({"input_ids": IDS}, outputs=["0"]).outputs.keys() == {"0"}
+        assert record_stream(second, {"input_ids": IDS}).read_by_w_o.keys() == {"0", "1"}
     second.close()
     assert model.config._attn_implementation == own
     with pytest.raises(ModelError, match="this scope is closed"):

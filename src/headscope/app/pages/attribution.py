@@ -13,9 +13,8 @@ from headscope.app.pages.predictions import NextToken
 from headscope.app.pages.schema import LookName, PartName, Request, Response
 from headscope.app.wire import Arrays, numbers
 from headscope.errors import InputError, ModelError
-from headscope.heads.look.attribution import SiteContribution, contributions_at
+from headscope.heads.look.attribution import site_contribution
 from headscope.heads.look.look import Look
-from headscope.models.modes import own_precision
 from headscope.models.protocol import HeadSum
 from headscope.models.recording import OpenModel
 from headscope.names import Head
@@ -75,7 +74,7 @@ def attribute(look: Look, asked: AttributionRequest) -> tuple[AttributionRespons
     position = _position(look, asked)
     reads = [look.weights(head, slice(position, position + 1))[0] for head in look.shape.sites[asked.site].heads()]
     toward, minus, note, shares = _shares(look, position, asked)
-    part = _contributions(look, asked.site, position)  # after the shares: their pass runs every site
+    part = site_contribution(look, asked.site, position)
     found = AttributionResponse(
         look=asked.look, site=asked.site, position=position, toward=toward, minus=minus, kind=part.kind, note=note
     )
@@ -95,11 +94,6 @@ def _position(look: Look, asked: AttributionRequest) -> int:
     if asked.position >= length:
         raise InputError(f"position {asked.position}: the queries of {asked.site} are positions 0–{length - 1}")
     return asked.position
-
-
-@own_precision()
-def _contributions(look: Look, site: str, position: int) -> SiteContribution:
-    return contributions_at(look.model, look.cache.outputs([site], position), position).sites[site]
 
 
 def _shares(

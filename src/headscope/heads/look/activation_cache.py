@@ -29,7 +29,7 @@ from headscope.heads.edits.edit import Edits
 from headscope.heads.look.layer_cache import LayerCache
 from headscope.models.finite import PassCheck
 from headscope.models.modes import change_count, device_of, own_precision
-from headscope.models.protocol import ForwardPass, SiteObserver, SiteOutput
+from headscope.models.protocol import ForwardPass, SiteObserver
 from headscope.models.recording import OpenModel, note_logsumexp
 from headscope.models.structure.points import Point, values_at
 
@@ -80,7 +80,6 @@ class ActivationCache:
         self._questions: SiteQuestions = lambda *_: {}
         self.at_once = False
         """Whether heads are observed in the pass, which costs less than later where all of them will be asked about."""
-        self._recorded: dict[str, SiteOutput] = {}
         self._residual: Tensor | None = None
         self._layers: LayerCache | None = None
         self._changes: int | None = None
@@ -218,46 +217,19 @@ class ActivationCache:
             self._layers.outputs.clear()  # a family whose layers hand on more than their state
         return self._up_to(site)
 
-    def outputs(self, sites: Sequence[str], place: int) -> dict[str, SiteOutput]:
-        """Input and output of W_O at one position: from the z that is kept, else from another pass.
-
-        Another pass records all positions at once where they fit; else this position alone.
-        """
-        self.refuse_changed_weights()
-        held = {site: made for site in sites if (made := self._held(site, place)) is not None}
-        missing = [site for site in sites if site not in held]
-        if missing:
-            row = None if self.fits(self._size_of_outputs(missing)) else place
-            with torch.no_grad():
-                done = self._pass(self.attend, outputs=missing, row=row).outputs
-            if row is None:
-                self._recorded.update(done)
-            held |= {site: done[site] if row is not None else _row(done[site], place) for site in missing}
-        return {site: held[site] for site in sites}
-
     def final_residual(self, place: int) -> Float[Tensor, " d_model"] | None:
         """The residual stream before the final norm at one position; None where no final norm was found."""
         self.refuse_changed_weights()
         if self._residual is not None:
             return self._residual[0, place]
         with torch.no_grad():
-            found = self._pass(self.attend, residual=True, row=place).residual
-        return None if found is None else found[0, 0]
-
-    def _held(self, site: str, place: int) -> SiteOutput | None:
-        if site in self._recorded:
-            return _row(self._recorded[site], place)
-        z = self._kept_z(site)
-        return None if z is None else self.model.apply_output_weight(site, z[:, :, place : place + 1])
+            found = self._pass(self.attend, residual=True).residual
+        return None if found is None else found[0, place]
 
     def z(self, site: str) -> Float[Tensor, "batch head query d_value"]:
         """z of a site under the edits."""
-        kept = self._kept_z(site)
-        return self.recompute(site)[2] if kept is None else kept
-
-    def _kept_z(self, site: str) -> Tensor | None:
         z = self.sites[site].rows.output if site in self.sites else self._z.get(site)
-        return z if z is not None and z.numel() else None
+        return z if z is not None and z.numel() else self.recompute(site)[2]
 
     def values_at(self, points: Sequence[Point]) -> dict[Point, Tensor]:
         """The values at these points, under the edits, from one more pass."""
@@ -305,11 +277,6 @@ class ActivationCache:
         """Bytes of the residual stream between two layers; 0 if the inputs are not tokens."""
         ids = self.inputs.get("decoder_input_ids", self.inputs.get("input_ids"))
         return 0 if ids is None else self.model.shape.d_model * ids.shape[1] * self._number_size()
-
-    def _size_of_outputs(self, sites: Sequence[str]) -> int:
-        width, shape = self._number_size(), self.model.shape
-        numbers = [shape.sites[site].n_heads * shape.sites[site].d_value + shape.d_model for site in sites]
-        return sum(count * self.reached[site][0] * width for site, count in zip(sites, numbers, strict=True))
 
     def _number_size(self) -> int:
         """Bytes per number of the model's activations."""
@@ -369,10 +336,6 @@ def _rows(seen: Observation, z: Tensor) -> Rows:
 
 def size_in_bytes(*tensors: Tensor) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-
-
-def _row(output: SiteOutput, place: int) -> SiteOutput:
-    return SiteOutput(output.x[:, place : place + 1], output.output[:, place : place + 1])
 
 
 class _ReachedError(Exception):

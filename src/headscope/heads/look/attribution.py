@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from headscope.checked import summary
+from headscope.errors import ModelError
 from headscope.heads.head_table import HeadTable, of_head
-from headscope.models.protocol import HeadSum, SiteOutput, Unembedding
-from headscope.models.recording import OpenModel
+from headscope.models.modes import own_precision
+from headscope.models.protocol import HeadSum, Unembedding
 from headscope.models.structure.recorded_pass import RecordedPass
 from headscope.names import Head, HeadName
+
+if TYPE_CHECKING:
+    from headscope.heads.look.look import Look
 
 AFTER_NOTE = "so is the norm that stands after W_O"
 
@@ -87,17 +91,20 @@ class LogitAttribution(HeadTable):
         return sorted(self.heads.items(), key=lambda item: -abs(item[1]))
 
 
-def contributions_at(model: OpenModel, recorded: Mapping[str, SiteOutput], position: int) -> Contributions:
-    """Split the output of every site, recorded at this position alone, into head parts."""
-    sites = {}
-    for name, site in recorded.items():
-        weight = model.output_weight(name)
-        x = site.x[0, 0].float()
-        parts = torch.einsum("hd,hdm->hm", x, weight.weight.detach().float())
-        output = site.output[0, 0].float()
-        bias = torch.zeros_like(output) if weight.bias is None else weight.bias.detach().float()
-        sites[name] = SiteContribution(x, parts, bias, output, weight.kind)
-    return Contributions(position, sites)
+@own_precision()
+def site_contribution(look: Look, site: str, position: int) -> SiteContribution:
+    """Split the output of a site at one position into head parts: from z, or from what a gate or norm made of it."""
+    look.cache.refuse_changed_weights()
+    weight = look.model.output_weight(site)
+    read = None if weight.kind == "exact" else look.recorded.stream.read_by_w_o.get(site)
+    x = look.cache.z(site).transpose(1, 2) if weight.kind == "exact" else read
+    if x is None:
+        raise ModelError(f"{site}: its W_O was not called on this text, so its heads cannot be split")
+    x = x[:1, position : position + 1]
+    output, x = look.model.apply_output_weight(site, x)[0, 0].float(), x[0, 0].float()
+    parts = torch.einsum("hd,hdm->hm", x, weight.weight.detach().float())
+    bias = torch.zeros_like(output) if weight.bias is None else weight.bias.detach().float()
+    return SiteContribution(x, parts, bias, output, weight.kind)
 
 
 def split_logit(

@@ -24,7 +24,7 @@ from headscope.errors import HeadNameError, InputError
 from headscope.heads.edits.edit import BoundEdit, Edits
 from headscope.heads.figure import Figure
 from headscope.heads.look.activation_cache import ActivationCache, SiteActivations
-from headscope.heads.look.attribution import Contributions, LogitAttribution, contributions_at, split_logit
+from headscope.heads.look.attribution import Contributions, LogitAttribution, site_contribution, split_logit
 from headscope.heads.look.logit_lens import logit_lens
 from headscope.heads.look.sampling import ClassPrediction, Prediction, class_predictions, strongest_predictions
 from headscope.heads.look.table import TRAITS, HeadStatistics, plot_look
@@ -361,7 +361,7 @@ class Look:
         place = self.position(position)
         all_sites = [site for site in self.sites if self.query_tokens(site) == self.written]
         wanted = all_sites if sites is None else [self._reached(site) for site in sites]
-        return contributions_at(self.model, self.cache.outputs(wanted, place), place)
+        return Contributions(place, {site: site_contribution(self, site, place) for site in wanted})
 
     @own_precision()
     def logit_attribution(

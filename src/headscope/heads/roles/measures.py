@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,8 +32,11 @@ from headscope.heads.roles.probes.probe import (
     is_encoder_decoder,
 )
 from headscope.heads.roles.task import run_batch, task_scores
-from headscope.models.protocol import ForwardPass
 from headscope.models.recording import OpenModel
+from headscope.models.structure.carry import Route
+from headscope.models.structure.readers import probed, value_of
+from headscope.models.structure.recorded_pass import NO_END, head_shares, logit_direction, reading_gradients
+from headscope.models.structure.recorder import RecordedStream, recording_stream
 from headscope.models.structure.unembedding import through_frozen_norm
 
 Measure = Literal["attention", "reading", "share", "effect"]
@@ -93,10 +97,11 @@ def _wins_every_stratum(differences: PerInput, strata: Int[Tensor, " input"]) ->
 def run_probe(model: OpenModel, probe: Probe, requested: Requested, advance: Advance = lambda _: None) -> ProbeResults:
     """Run every batch of a probe once and take the requested measures."""
     results = ProbeResults()
-    sites = direct_sites(model) if any(measure == "share" for measure, _ in requested) else []
+    shares = any(measure == "share" for measure, _ in requested)
     for batch in probe.batches:
         observer = _ProbeObserver(model, batch, requested)
-        done, at = run_batch(model, batch, observer, outputs=sites, residual=bool(sites))
+        with recording_stream(model) if shares else nullcontext(RecordedStream()) as stream:
+            done, at = run_batch(model, batch, observer)
         for name, question in batch.questions.items():
             if question.strata is not None:
                 results.strata[name].append(question.strata)
@@ -107,7 +112,7 @@ def run_probe(model: OpenModel, probe: Probe, requested: Requested, advance: Adv
             if measure == "reading":
                 pair = _ov_ranks(model, batch.ov_rankings[name], observer)
             elif measure == "share" and batch.logit_difference is not None:
-                pair = _logit_shares(model, batch.logit_difference, done, -1 if name == "-" else 1)
+                pair = _logit_shares(model, batch.logit_difference, stream, -1 if name == "-" else 1)
             else:
                 continue
             results.pairs[measure, name].append(pair)
@@ -190,17 +195,13 @@ def why_no_logit_attribution(model: OpenModel) -> str | None:
         model.unembedding()
     except ModelError as error:
         return str(error)
+    if probed(model).final is None:
+        return NO_END
     return None if direct_sites(model) else "no site of it can be split through W_O"
 
 
 def _fits(question: ProbeQuestion, call: Call) -> bool:
     return (question.wanted.query.shape[1], question.wanted.key.shape[1]) == (call.q.shape[2], call.k.shape[2])
-
-
-def _logit_directions(model: OpenModel, tokens: Tensor, residual: Tensor) -> Float[Tensor, "... d_model"]:
-    """Directions of the residual stream that raise these tokens: rows of W_U through the final norm's gain."""
-    end = model.unembedding()
-    return through_frozen_norm(end.norm, residual, end.weight[tokens.to(end.weight.device)].float())
 
 
 def _ov_ranks(model: OpenModel, ranking: OVRanking, observer: _ProbeObserver) -> tuple[PerInput, PerInput]:
@@ -209,7 +210,8 @@ def _ov_ranks(model: OpenModel, ranking: OVRanking, observer: _ProbeObserver) ->
     A head that raises some tokens whatever it attends to says nothing by it, so each candidate's mean is subtracted.
     """
     residual = torch.randn(model.shape.d_model, generator=torch.Generator().manual_seed(0))
-    along = _logit_directions(model, ranking.candidates, residual)
+    end = model.unembedding()
+    along = through_frozen_norm(end.norm, residual, end.weight[ranking.candidates.to(end.weight.device)].float())
     each = torch.arange(len(ranking.positions))[:, None]
     right, wrong = (
         (ranking.candidates == tokens[..., None]).int().argmax(-1) for tokens in (ranking.right, ranking.wrong)
@@ -235,24 +237,27 @@ def _rank(raised: Float[Tensor, "input position head candidate"], token: Tensor)
     return below.mean(1)
 
 
-def _logit_shares(model: OpenModel, target: LogitDifference, done: ForwardPass, sign: int) -> tuple[PerInput, PerInput]:
+def _logit_shares(
+    model: OpenModel, target: LogitDifference, stream: RecordedStream, sign: int
+) -> tuple[PerInput, PerInput]:
     """Each head's part of (right − wrong) over the sum of all heads' absolute parts; and of two absent tokens."""
-    residual = done.residual
-    if residual is None:
-        raise ModelError("the input of the final norm was not recorded, so a logit cannot be split over heads")
-    n, each = len(target.position), torch.arange(len(target.position))
-    gain_at = residual[0, target.position[0]]
+    if stream.final is None:
+        raise ModelError(f"{NO_END}, so a logit cannot be split over heads")
+    n, route, direct = len(target.position), Route(stream.final), direct_sites(model)
+    ends = value_of(stream.final)[torch.arange(n), target.position]
     found = []
-    for one, other in ((target.right, target.wrong), target.absent.T):
-        along = _logit_directions(model, one, gain_at) - _logit_directions(model, other, gain_at)
-        parts = {}
-        for name, output in done.outputs.items():
-            at, weight = target.position.to(output.x.device), model.output_weight(name)
-            written = torch.einsum("nhd,hdm->nhm", output.x[each, at].float(), weight.weight.float())
-            norm, ends = weight.post_norm, output.output[each, at]
-            pairs = zip(ends, along.to(written.device), strict=True)
-            reading = torch.stack([through_frozen_norm(norm, end, one) for end, one in pairs])
-            parts[name] = torch.einsum("nhm,nm->nh", written, reading).cpu()
+    for pairs in (torch.stack((target.right, target.wrong), 1), target.absent):
+        along = torch.stack([logit_direction(model, *each) for each in zip(ends, pairs.tolist(), strict=True)])
+
+        def read(whole: Tensor, along: Tensor = along) -> Tensor:
+            return (whole[torch.arange(n), target.position] * along.to(whole)).sum()
+
+        gradients = reading_gradients(route, read)
+        parts = {
+            source.heads.site: head_shares(source.heads, gradient, n).cpu()
+            for source, gradient in gradients.items()
+            if source.heads is not None and source.heads.site in direct
+        }
         found.append(by_head(model, parts, n))
     size = sign * found[0].abs().nansum(1, keepdim=True).clamp(min=1e-12)
     return found[0] / size, found[1] / size

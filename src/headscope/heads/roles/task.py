@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from functools import partial
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -23,7 +22,7 @@ Positions = Int[Tensor, " position"] | None
 MOST_CACHED = 8  # layers whose outputs are kept while heads are ablated
 
 
-def run_batch(model: OpenModel, batch: Batch, observer: SiteObserver, **recorded: Any) -> tuple[ForwardPass, Positions]:
+def run_batch(model: OpenModel, batch: Batch, observer: SiteObserver) -> tuple[ForwardPass, Positions]:
     """Run a batch; return also the positions of its logits: only those that the task needs, where a model can do that.
 
     The product with W_U is a large part of a small model's cost, and most rows of it are never looked at.
@@ -31,7 +30,7 @@ def run_batch(model: OpenModel, batch: Batch, observer: SiteObserver, **recorded
     inputs, at = batch.inputs(model), None
     if KEEP in inspect.signature(model.model.forward).parameters and is_causal(model):
         inputs[KEEP] = at = batch.task_positions()
-    return model.run(inputs, observer, **recorded), at
+    return model.run(inputs, observer), at
 
 
 def task_scores(

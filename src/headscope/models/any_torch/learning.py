@@ -22,11 +22,10 @@ from headscope.errors import ModelError
 from headscope.models.any_torch.axes import AxisKind, HeadAxes
 from headscope.models.any_torch.function_mode import AttentionMode, FoundCall, MatrixUse, OnMatrix, ScoreProduct, Visit
 from headscope.models.any_torch.matrices import MatrixProduct, as_matrix
-from headscope.models.protocol import HeadSum
+from headscope.models.protocol import HeadSum, Layout
 from headscope.models.structure.carry import Route
 from headscope.models.structure.tape import ARRANGE, Node, SourceNode, Tape
 from headscope.models.structure.weights import Heads, cell_numbers, how_heads_reach
-from headscope.models.structure.weights import Layout as RowOrder
 
 NO_PRODUCT = "its weights come from no product of two activations: routing or pooling, not attention"
 DROPOUT = "it drops weights at random (dropout is on); switch it off"
@@ -146,7 +145,7 @@ class LearnedSite:
     why: str = ""
     kind: HeadSum = "exact"
     kind_why: str = ""
-    rows: RowOrder = "batch first"
+    rows: Layout = "batch first"
     """The order of the rows of W_O's input, where head parts are taken there."""
 
     @property
@@ -371,7 +370,7 @@ def _denied(site: LearnedSite, hint: Hint | None) -> bool:
     return hint is not None and (bool(site.why) or hint.n_heads not in (None, site.n_heads))
 
 
-def _cells(site: LearnedSite, layout: HeadAxes, rows: RowOrder) -> Tensor:
+def _cells(site: LearnedSite, layout: HeadAxes, rows: Layout) -> Tensor:
     """Which cell of z is where, in rows of W_O's input that hold the heads side by side."""
     table = layout.to_heads(torch.arange(math.prod(site.shape)).view(site.shape), site.shape[:-2]).permute(0, 2, 1, 3)
     return (table if rows == "batch first" else table.transpose(0, 1)).flatten(2).flatten(0, 1)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -27,12 +26,11 @@ from headscope.models.any_torch.matrices import as_matrix
 from headscope.models.any_torch.prepare import prepare
 from headscope.models.inputs import prepare as prepare_tensors
 from headscope.models.inputs.tokens import InputProcessor
-from headscope.models.protocol import OutputWeight, Prepared, SiteObserver, SiteOutput
+from headscope.models.protocol import OutputWeight, Prepared, SiteObserver
 from headscope.models.recording import OpenModel, Recording
 from headscope.models.selfcheck import SelfCheck, fixed_seed, own_tolerance, relative_difference
 from headscope.models.structure.recorder import current_recorder
 from headscope.models.structure.sites import logits_of, names_of_layers
-from headscope.models.structure.weights import rows_by_head
 from headscope.names import ModelShape
 
 
@@ -102,7 +100,8 @@ class AnyTorchModel(OpenModel):
         take = self._take(site)
         n_heads = self.learned_site(site).n_heads
         weight, learned = take.weight[take.order], self.learned_site(site)
-        return OutputWeight(weight.reshape(n_heads, -1, weight.shape[1]), take.bias, learned.kind, learned.kind_why)
+        by_head = weight.reshape(n_heads, -1, weight.shape[1])
+        return OutputWeight(by_head, take.bias, learned.kind, learned.kind_why, learned.rows)
 
     def output_matrix(self, site: str) -> nn.Module:
         """The module that holds W_O; refused where W_O is a parameter of the attention itself."""
@@ -114,17 +113,13 @@ class AnyTorchModel(OpenModel):
             raise ModelError(f"{site}: its W_O is not a module of its own")
         return found
 
-    def apply_output_weight(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput | None:
-        if self.learned_site(site).kind != "exact":
-            return None
-        with torch.no_grad():
-            return self._through_output_weight(site, z)
-
-    def _through_output_weight(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput:
+    @torch.no_grad()
+    def apply_output_weight(
+        self, site: str, x: Float[Tensor, "batch query head d_value"]
+    ) -> Float[Tensor, "batch query d_model"]:
         take = self._take(site)
-        x = z.transpose(1, 2)
-        output = x.flatten(2) @ take.weight[take.order].to(x)
-        return SiteOutput(x, output if take.bias is None else output + take.bias.to(x))
+        made = x.flatten(2) @ take.weight[take.order].to(x)
+        return made if take.bias is None else made + take.bias.to(x)
 
     def site_modules(self) -> Mapping[str, nn.Module]:
         return {name: self.learned_site(name).module for name in self.shape.sites}
@@ -205,9 +200,6 @@ class AnyTorchModel(OpenModel):
                 buffers[name] = own
             self._written = written if self._written is None else self._written
 
-    def _check_output(self, site: str) -> None:
-        self._take(site)
-
     @contextmanager
     def _observed(
         self, recording: Recording, observer: SiteObserver | None, on_matrix: OnMatrix | None = None
@@ -218,8 +210,7 @@ class AnyTorchModel(OpenModel):
             learned = self.learned.get(found.site) or self.learned.get(found.site.partition("@")[0])
             recorder = current_recorder.get()
             recorded = recorder is not None and recorder.model is self
-            wanted = observer is not None or recorded or found.site in recording.sites
-            if learned is None or learned.why or not wanted:
+            if learned is None or learned.why or not (observer is not None or recorded):
                 return found.own()
             call = as_call(found, learned)
             self._add_site(found.site, call)
@@ -228,44 +219,30 @@ class AnyTorchModel(OpenModel):
             else:
                 z = plain(call) if observer is None else observer(found.site, call)
             recording.check.z.add(found.site, z)
-            if found.site in recording.sites and learned.kind == "exact":
-                made = self._through_output_weight(found.site, z)
-                recording.keep_output(found.site, made.x.flatten(2), made.output, z.shape[1])
-            elif found.site in recording.sites:
-                recording.waiting.append((found.site, z.transpose(1, 2)))
             assert learned.layout is not None
             return learned.layout.from_heads(z.to(found.v.dtype), found.lead)
 
-        if on_matrix is None and (recording.sites or current_recorder.get() is not None):
-            on_matrix = partial(self._record_matrix, recording)
+        if on_matrix is None and current_recorder.get() is not None:
+            on_matrix = self._record_matrix
         with self._recorded(recording), self._passing(visit, on_matrix):
             yield
 
-    def _record_matrix(self, recording: Recording, use: MatrixUse) -> Tensor | None:
-        """Keep input and output of W_O, for sites whose z is changed on the way to it; of a recorded stream, of all."""
+    def _record_matrix(self, use: MatrixUse) -> Tensor | None:
+        """Tell the recorder of the stream which sites' W_O this is."""
         recorder = current_recorder.get()
-        waiting = recorder.waiting if recorder is not None and recorder.model is self else []
-        matrix = as_matrix(use) if recording.waiting or waiting else None
-        if matrix is None:
-            return None
-        here = [pair for pair in recording.waiting if self._take(pair[0]).parameter is matrix.parameter]
-        mine = [
+        waiting = recorder.waiting if recorder is not None and recorder.model is self else {}
+        matrix = as_matrix(use) if waiting else None
+        mine = [] if matrix is None else [
             site
             for site in waiting
             if all(each.parameter is matrix.parameter for each in self.learned_site(site).takes)
-        ]
-        if not here and not mine:
+        ]  # fmt: skip
+        if recorder is None or matrix is None or not mine:
             return None
-        output = matrix.with_input(matrix.x)
-        for site, z in here:
-            order = self.learned_site(site).rows
-            rows, made = (rows_by_head(matrix.channels_last(part), z, order) for part in (matrix.x, output))
-            recording.keep_output(site, rows, made, z.shape[2])
-        recording.waiting = [pair for pair in recording.waiting if all(pair is not one for one in here)]
-        if recorder is not None and mine:
-            channels = self._take(mine[-1]).order
-            fits = matrix.axis == -1 and len(channels) == matrix.x.shape[-1]
-            recorder.note_heads(mine, matrix.x[..., channels] if fits else matrix.x, output)
+        output, x = matrix.with_input(matrix.x), matrix.channels_last(matrix.x)
+        channels = self._take(mine[-1]).order
+        x = x[..., channels] if len(channels) == x.shape[-1] else x
+        recorder.note_heads(mine, x, output if matrix.axis == -1 else None)
         return output
 
     # -- passes

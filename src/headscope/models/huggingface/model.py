@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from headscope.attention.observer import Call
 from headscope.errors import HeadscopeError, InputError, ModelError
-from headscope.models.huggingface.attention import AttentionCall, install, uninstall
+from headscope.models.huggingface.attention import install, uninstall
 from headscope.models.inputs import prepare
 from headscope.models.inputs.dummy_inputs import probe_inputs
 from headscope.models.inputs.tokens import InputProcessor
 from headscope.models.modes import device_of
-from headscope.models.protocol import OutputWeight, Prepared, SiteObserver, SiteOutput
+from headscope.models.protocol import OutputWeight, Prepared
 from headscope.models.recording import OpenModel, Recording
 from headscope.models.selfcheck import own_logits, run_self_check
 from headscope.models.structure import sites
-from headscope.models.structure.trace import TracedPass, trace, tracing
+from headscope.models.structure.trace import TracedPass, trace
 from headscope.models.structure.unembedding import find_unembedding
-from headscope.models.structure.weights import OutputPath, find_output_paths, rows_by_head, weight_by_head
+from headscope.models.structure.weights import OutputPath, find_output_paths, weight_by_head
 from headscope.names import ModelShape
 
 
@@ -53,9 +51,6 @@ class HuggingFaceModel(OpenModel):
 
     def output_matrix(self, site: str) -> nn.Module:
         return self.model.get_submodule(str(self.output_path(site).matrix))
-
-    def apply_output_weight(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput | None:
-        return super().apply_output_weight(site, z) if self.output_path(site).direct else None
 
     def site_modules(self) -> Mapping[str, nn.Module]:
         return {name: self.model.get_submodule(path) for name, path in self._site_paths.items()}
@@ -110,10 +105,6 @@ class HuggingFaceModel(OpenModel):
         found = sites.find_sites(self.model, traced, inputs, self._names)
         outputs = zip(found.sites, find_output_paths(traced), strict=True)
         new = {site: path for site, path in outputs if site not in self._output_paths}
-        known = {path.matrix for path in self._output_paths.values()}
-        for matrix in {path.matrix for path in new.values()} - known - {None}:
-            module = self.model.get_submodule(str(matrix))
-            self._hooks.append(module.register_forward_hook(self._record_output(str(matrix))))
         self._names, self._site_paths = {**found.names, **self._names}, {**found.paths, **self._site_paths}
         self._output_paths.update(new)
         watched = [*found.paths.values(), *(path.matrix for path in new.values() if path.matrix is not None)]
@@ -143,31 +134,6 @@ class HuggingFaceModel(OpenModel):
         recording = self._current()
         if recording is not None:
             recording.calls.clear()
-
-    def _record_output(self, matrix: str) -> Any:
-        def record(module: nn.Module, args: Any, output: Any) -> None:
-            recording = self._current()
-            if recording is None or not recording.waiting:
-                return
-            x, paths = args[0], {site: self._output_paths[site.partition("@")[0]] for site, _ in recording.waiting}
-            here = [(site, z) for site, z in recording.waiting if paths[site].matrix == matrix]
-            same = [(site, z) for site, z in here if z.data_ptr() == x.data_ptr() and z.numel() == x.numel()]
-            for site, z in same or here:
-                rows, made = (rows_by_head(part, z, paths[site].layout) for part in (x, output))
-                recording.keep_output(site, rows, made, z.shape[2])
-            recording.waiting = [pair for pair in recording.waiting if pair not in (same or here)]
-
-        return record
-
-    @contextmanager
-    def _observed(self, recording: Recording, observer: SiteObserver | None) -> Iterator[None]:
-        def on_call(attention: AttentionCall) -> Tensor:
-            if recording.latest in recording.sites:
-                recording.waiting.append((str(recording.latest), attention.z))
-            return attention.z
-
-        with super()._observed(recording, observer), tracing(on_call) if recording.sites else nullcontext():
-            yield
 
     def _site_of(self, recording: Recording, call: Call) -> str | None:
         path = self._paths.get(id(call.site))

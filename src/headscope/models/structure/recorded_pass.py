@@ -22,7 +22,7 @@ from headscope.models.structure.carry import Route, part_of, source_device
 from headscope.models.structure.points import Answers, Metric, Point, gradients_at, metric_of, values_at
 from headscope.models.structure.readers import before_norm, carried_part, has_own_norm, probed, reader_inputs, value_of
 from headscope.models.structure.recorder import RecordedStream, Writer, ancestors, record_stream
-from headscope.models.structure.tape import SHAPE, Node, Op, SourceNode, memory_of
+from headscope.models.structure.tape import SHAPE, HeadsOutput, Node, Op, SourceNode, memory_of
 from headscope.models.structure.unembedding import through_frozen_norm
 
 NOT_A_SUM = (
@@ -64,6 +64,8 @@ class RecordedPass:
             else:
                 tensors = [slot.value for slot in node.slots] if isinstance(node, Op) else []
             held |= {memory_of(each): each.numel() * each.element_size() for each in tensors if each is not None}
+        read = self.stream.read_by_w_o.values()
+        held |= {memory_of(x): x.numel() * x.element_size() for x in read}
         weights = map(memory_of, self.model.model.parameters())
         return sum(held.values()) - sum(held.get(place, 0) for place in set(weights))
 
@@ -271,6 +273,17 @@ def writer_share(writer: Writer, gradients: dict[SourceNode, Tensor]) -> float:
     """What one writer gives to a reading."""
     parts = ((part_of(source, part)[0], gradients[source]) for source, part in writer.sources if source in gradients)
     return sum((float((part.double() * gradient.double()).sum()) for part, gradient in parts), 0.0)
+
+
+@torch.no_grad()
+def head_shares(heads: HeadsOutput, gradient: Tensor, n_inputs: int) -> Float[Tensor, "input head"]:
+    """What each head of a site gives to a reading of every input of a batch."""
+    x = heads.x.float().reshape(-1, heads.n_heads, heads.weight.shape[1])
+    read = torch.einsum("rm,hdm->rhd", gradient.reshape(-1, gradient.shape[-1]), heads.weight.float())
+    by_row = (x * read).sum(-1)
+    if heads.layout == "query first":
+        return by_row.view(-1, n_inputs, heads.n_heads).sum(0)
+    return by_row.view(n_inputs, -1, heads.n_heads).sum(1)
 
 
 def value_reading(writer: Writer, gradients: dict[SourceNode, Tensor], position: int) -> Tensor:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -22,6 +23,7 @@ from headscope.models.modes import hooked
 from headscope.models.protocol import OutputWeight, SiteObserver
 from headscope.models.structure.carry import Route
 from headscope.models.structure.tape import HeadsOutput, Mark, Node, Op, SourceNode, Tape, carried_into, mark_of, walk
+from headscope.models.structure.weights import rows_by_head
 
 Side = str
 SIDES: tuple[Side, ...] = ("q", "k", "v")
@@ -61,6 +63,8 @@ class RecordedStream:
     roots: list[Node] = field(default_factory=list)
     layers: Mapping[str, str] = field(default_factory=dict)
     """The name of each layer, by the path of its module."""
+    read_by_w_o: dict[str, Float[Tensor, "batch query head d_value"]] = field(default_factory=dict)
+    """The input of each site's W_O, by head."""
     site_paths: Mapping[str, str] = field(default_factory=dict)
     embeddings: frozenset[str] = frozenset()
     """Modules that hold the token embedding, under any of their paths."""
@@ -160,7 +164,8 @@ class _StreamRecorder:
         self.model, self.stream, self.tape = model, stream, stream.tape
         self.paths = {id(module): path for path, module in model.model.named_modules()}
         self.site_modules = {id(module) for module in model.site_modules().values()}
-        self.waiting: list[str] = []
+        self.waiting: dict[str, tuple[int, int]] = {}
+        """Sites whose W_O has not been called yet, and batch and queries of their z."""
         self.until: frozenset[str] = frozenset()
 
     def before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -181,6 +186,7 @@ class _StreamRecorder:
     def _start(self, given: tuple[Any, ...]) -> None:
         """A pass begins: forget the one before, and mark what the model is given."""
         self.stream.sites.clear()
+        self.stream.read_by_w_o.clear()
         self.tape.joins.clear()
         self.tape.reads.clear()
         self.waiting.clear()
@@ -213,7 +219,7 @@ class _StreamRecorder:
             z = plain(call) if observer is None else observer(site, call)
         self.tape.call = site
         self.tape.mark_source(z, "attention")
-        self.waiting.append(site)
+        self.waiting[site] = (z.shape[0], z.shape[2])
         return z
 
     def _matrix(self, site: str) -> nn.Module | None:
@@ -223,18 +229,20 @@ class _StreamRecorder:
             return None
         return found
 
-    def note_heads(self, sites: list[str], x: Tensor, output: Tensor) -> None:
+    def note_heads(self, sites: list[str], x: Tensor, output: Tensor | None) -> None:
         """Mark W_O's output as the sum of its heads; as one writer where several calls are joined in it."""
-        self.waiting = [site for site in self.waiting if site not in sites]
+        rows = {site: self.waiting.pop(site) for site in sites}
         site = sites[-1]
         n_heads = self.model.shape.sites[site].n_heads
-        if len(sites) > 1 or x.shape[-1] % n_heads:
+        if x.shape[-1] % n_heads:
             return
         with _disable_current_modes():
             weight: OutputWeight = self.model.output_weight(site)
-        fits = weight.weight.shape[0] * weight.weight.shape[1] == x.shape[-1]
-        if fits and weight.weight.shape[2] == output.shape[-1]:
-            heads = HeadsOutput(site, x, n_heads, weight.weight.detach(), _detached(weight.bias))
+            read = {each: rows_by_head(x.detach(), rows[each], n_heads, weight.layout) for each in sites}
+        self.stream.read_by_w_o.update(read)
+        fits = len(sites) == 1 and weight.weight.shape[0] * weight.weight.shape[1] == x.shape[-1]
+        if output is not None and fits and weight.weight.shape[2] == output.shape[-1]:
+            heads = HeadsOutput(site, x, n_heads, weight.weight.detach(), _detached(weight.bias), weight.layout)
             self.tape.mark_source(output, "attention", heads)
 
 

@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from headscope.models.protocol import Layout
+
 SHAPE = frozenset(
     (
         "view", "_unsafe_view", "reshape", "_reshape_alias", "t", "transpose", "permute", "expand", "slice", "select",
@@ -63,6 +65,7 @@ class HeadsOutput:
     n_heads: int
     weight: Tensor
     bias: Tensor | None
+    layout: Layout
 
 
 @dataclass(eq=False, repr=False)

@@ -10,19 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from headscope.errors import ModelError
-from headscope.models.protocol import HeadSum, OutputWeight
+from headscope.models.protocol import HeadSum, Layout, OutputWeight
 from headscope.models.structure.carry import Route, recompute
 from headscope.models.structure.tape import ARRANGE, Node, SourceNode
 from headscope.models.structure.trace import TracedPass, is_matrix
-
-Layout = Literal["batch first", "query first", "other"]
 
 
 @dataclass(frozen=True)
@@ -33,11 +31,8 @@ class OutputPath:
     kind: HeadSum
     why: str = ""
     layout: Layout = "batch first"
-    """The order of the rows of W_O's input: as in z, with batch and query exchanged, or another."""
     post_norm: str | None = None
     """The path of a norm between W_O and the residual stream."""
-    direct: bool = False
-    """Whether W_O's input is z itself, so that z alone determines it."""
 
 
 def find_output_paths(traced: TracedPass) -> list[OutputPath]:
@@ -81,7 +76,7 @@ class Heads(NamedTuple):
 def _output_path(matrix: str, z: SourceNode, x: Node) -> OutputPath | None:
     """How W_O's input ``x`` comes from z ``[batch, query, head, d_value]``; None where it is not by head at all."""
     how = how_heads_reach(z, x, Heads(tuple(z.shape)))
-    return None if how is None else OutputPath(matrix, *how, direct=how[0] == "exact" and how[2] == "batch first")
+    return None if how is None else OutputPath(matrix, *how)
 
 
 def how_heads_reach(z: SourceNode, x: Node, heads: Heads) -> tuple[HeadSum, str, Layout] | None:
@@ -153,7 +148,8 @@ def weight_by_head(model: nn.Module, path: OutputPath, n_heads: int, site: str) 
     norm = None if path.post_norm is None else model.get_submodule(path.post_norm)
     if weight.shape[0] % n_heads:
         raise ModelError(f"{site}: W_O has {weight.shape[0]} inputs, not a multiple of {n_heads} heads")
-    return OutputWeight(weight.reshape(n_heads, -1, weight.shape[1]), bias, path.kind, path.why, norm)
+    by_head = weight.reshape(n_heads, -1, weight.shape[1])
+    return OutputWeight(by_head, bias, path.kind, path.why, path.layout, norm)
 
 
 def weight_and_bias(matrix: nn.Module, site: str) -> tuple[Float[Tensor, "in out"], Float[Tensor, " out"] | None]:
@@ -190,10 +186,14 @@ def _measured(matrix: nn.Module, site: str) -> tuple[Tensor, Tensor | None]:
     return weight, bias[0] if bool(bias.any()) else None
 
 
-def rows_by_head(x: Tensor, z: Float[Tensor, "batch query head d_value"], layout: Layout) -> Tensor:
-    """W_O's input or output as ``[batch, query, width]``."""
+def rows_by_head(
+    x: Tensor, rows: tuple[int, int], n_heads: int, layout: Layout
+) -> Float[Tensor, "batch query head d_value"]:
+    """The input of W_O by head; ``rows``: batch and queries of z."""
     if layout == "query first":
-        return x.transpose(0, 1)
-    if layout == "batch first" and x.numel() // x.shape[-1] == z.shape[0] * z.shape[1]:
-        return x.reshape(*z.shape[:2], x.shape[-1])
-    return x[None] if x.ndim == 2 else x.reshape(x.shape[0], -1, x.shape[-1])
+        x = x.transpose(0, 1)
+    elif layout == "batch first" and x.numel() // x.shape[-1] == rows[0] * rows[1]:
+        x = x.reshape(*rows, x.shape[-1])
+    else:
+        x = x[None] if x.ndim == 2 else x.reshape(x.shape[0], -1, x.shape[-1])
+    return x.unflatten(-1, (n_heads, -1))

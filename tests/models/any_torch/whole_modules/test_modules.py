@@ -15,6 +15,7 @@ import headscope
 from headscope.attention.observer import Call, plain
 from headscope.models.any_torch.model import AnyTorchModel
 from headscope.models.selfcheck import relative_difference
+from headscope.models.structure.recorder import record_stream
 from headscope.models.structure.sites import logits_of
 from headscope.scope import Scope
 
@@ -121,12 +122,12 @@ def test_head_parts_and_bias_are_what_the_output_weight_gave(case: tuple[nn.Modu
         matrix.register_forward_hook(lambda module, _, output: made.update({id(module): output}))
     sites = list(scope.shape.sites)
     with torch.no_grad():
-        outputs = scope.model.run(scope.model.arguments.named(), outputs=sites).outputs
+        read = record_stream(scope.model, scope.model.arguments.named()).read_by_w_o
     for site in sites:
         weight = scope.model.output_weight(site)
-        parts = torch.einsum("bqhd,hdm->bqm", outputs[site].x, weight.weight)
+        parts = torch.einsum("bqhd,hdm->bqm", read[site], weight.weight)
         total = parts if weight.bias is None else parts + weight.bias
-        torch.testing.assert_close(total, outputs[site].output, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(total, scope.model.apply_output_weight(site, read[site]), rtol=1e-4, atol=1e-5)
         own = made.get(id(matrices[site]))
         if own is not None:  # nn.MultiheadAttention uses the weight of its out_proj without calling it
             torch.testing.assert_close(total, own, rtol=1e-4, atol=1e-5)
