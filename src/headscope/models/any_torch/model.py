@@ -240,9 +240,9 @@ class AnyTorchModel(OpenModel):
         if recorder is None or matrix is None or not mine:
             return None
         output, x = matrix.with_input(matrix.x), matrix.channels_last(matrix.x)
-        channels = self._take(mine[-1]).order
-        x = x[..., channels] if len(channels) == x.shape[-1] else x
-        recorder.note_heads(mine, x, output if matrix.axis == -1 else None)
+        read = {site: x[..., self._take(site).order] for site in mine}
+        whole = matrix.axis == -1 and read[mine[-1]].shape == x.shape
+        recorder.note_heads(read, output if whole else None)
         return output
 
     # -- passes

@@ -178,7 +178,7 @@ class _StreamRecorder:
     def after(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         mine = [site for site in self.waiting if self._matrix(site) is module]
         if mine and isinstance(output, Tensor) and args:
-            self.note_heads(mine, args[0], output)
+            self.note_heads(dict.fromkeys(mine, args[0]), output)
         self.tape.stack.pop()
         if id(module) in self.site_modules:
             self.tape.sites.pop()
@@ -229,18 +229,19 @@ class _StreamRecorder:
             return None
         return found
 
-    def note_heads(self, sites: list[str], x: Tensor, output: Tensor | None) -> None:
-        """Mark W_O's output as the sum of its heads; as one writer where several calls are joined in it."""
-        rows = {site: self.waiting.pop(site) for site in sites}
-        site = sites[-1]
-        n_heads = self.model.shape.sites[site].n_heads
-        if x.shape[-1] % n_heads:
-            return
-        with _disable_current_modes():
-            weight: OutputWeight = self.model.output_weight(site)
-            read = {each: rows_by_head(x.detach(), rows[each], n_heads, weight.layout) for each in sites}
-        self.stream.read_by_w_o.update(read)
-        fits = len(sites) == 1 and weight.weight.shape[0] * weight.weight.shape[1] == x.shape[-1]
+    def note_heads(self, read: Mapping[str, Tensor], output: Tensor | None) -> None:
+        """Mark W_O's output as the sum of its heads; as one writer where several calls are joined in it.
+
+        ``read``: its input, for each call.
+        """
+        for site, x in read.items():
+            rows, n_heads = self.waiting.pop(site), self.model.shape.sites[site].n_heads
+            if x.shape[-1] % n_heads:
+                return
+            with _disable_current_modes():
+                weight: OutputWeight = self.model.output_weight(site)
+                self.stream.read_by_w_o[site] = rows_by_head(x.detach(), rows, n_heads, weight.layout)
+        fits = len(read) == 1 and weight.weight.shape[0] * weight.weight.shape[1] == x.shape[-1]
         if output is not None and fits and weight.weight.shape[2] == output.shape[-1]:
             heads = HeadsOutput(site, x, n_heads, weight.weight.detach(), _detached(weight.bias), weight.layout)
             self.tape.mark_source(output, "attention", heads)
