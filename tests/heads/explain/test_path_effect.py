@@ -60,8 +60,7 @@ def test_a_logit_is_predicted_from_the_row_with_its_norm_computed_again(scope: S
     found = path_effect(look, cut, token=5)
     with scope.edit(headscope.ablate(cut)):
         changed = scope.look(ids).z("1")[2, query] - look.z("1")[2, query]
-    residual = look.cache.final_residual(query)
-    assert residual is not None
+    residual = look.recorded.final(query)
     direction = logit_direction(look.model, residual, [5])
     written = changed @ look.model.output_weight("1").weight[2].detach()
     assert found.logit.predicted_change == pytest.approx(float(written @ direction), abs=1e-5)

@@ -15,8 +15,6 @@ from headscope.heads.look import activation_cache as module
 from headscope.heads.look.activation_cache import ActivationCache
 from headscope.scope import Scope
 
-PLACES = (0, 9, 22)
-
 
 def nothing_asked(*_: Any) -> dict[str, Question]:
     return {}
@@ -38,17 +36,12 @@ def answers(scope: Scope, ids: list[int], *edits: Any) -> tuple[dict[str, Tensor
         found |= {f"q {site}": source.q, f"k {site}": source.k, f"lse {site}": source.logsumexp}
         found[f"z {site}"] = made.recompute(site)[2]
         found[f"entropy {site}"] = made.site(site).rows.entropy
-    for place in PLACES:
-        end = made.final_residual(place)
-        assert end is not None
-        found[f"end {place}"] = end
     return found, held(made)
 
 
 def held(made: ActivationCache) -> int:
     """Bytes of all that is kept, counted one by one."""
     tensors = [
-        made._residual,
         *(part for site, z in made._z.items() for part in (z, made._unobserved[site].q, made._unobserved[site].k)),
         *(part for seen in made.sites.values() for part in (*(seen.kept or ()), seen.rows.output)),
     ]

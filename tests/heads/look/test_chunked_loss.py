@@ -100,6 +100,4 @@ def test_a_family_that_does_more_after_its_norm_is_found_out(
     """Its logits are not what the states give: an answer that would be a little wrong is not given."""
     whole, tokens = pass_of(llama, ids)
     assert KEEP == "logits_to_keep"
-    assert (
-        chunked_loss(llama.model, ForwardPass(whole.logits * factor, whole.residual), tokens) is not None
-    ) == read
+    assert (chunked_loss(llama.model, ForwardPass(whole.logits * factor, whole.residual), tokens) is not None) == read

@@ -194,8 +194,7 @@ def test_a_share_is_what_removing_the_part_from_the_residual_does_at_frozen_norm
     """Independently: the norm written out for this model, its scale frozen, applied to one head's part."""
     look = scope.look(ids)
     model = scope.model.model
-    residual = look.cache.final_residual(9)
-    assert residual is not None
+    residual = look.recorded.final(9)
     part = look.contributions(9).part("1.3")
     if hasattr(model, "transformer"):
         norm = model.transformer.ln_f
@@ -259,8 +258,7 @@ def test_a_norm_after_w_o_is_held_at_this_texts_statistics(ids: list[int]) -> No
         part = look.contributions(9).sites["0"]
         share = look.logit_attribution(11, position=9)
         layer, final = model.model.layers[0], model.model.norm
-        residual = look.cache.final_residual(9)
-        assert residual is not None
+        residual = look.recorded.final(9)
         after, end = layer.post_attention_layernorm, final
         with torch.no_grad():
             scale = (part.output.square().mean() + after.eps).rsqrt() * (1 + after.weight)

@@ -158,11 +158,9 @@ def trace(look: Look, token: str | int, minus: str | int | None, position: int |
             "always 0. Choose a different minus, or leave it out."
         )
     found = explained(look)
-    if found.stream.final is None:
-        raise ModelError(f"{look.shape.name}: the end of its residual stream was not found; trace needs it")
     logits = look.logits[place].float()
-    unembedding, residual = look.model.unembedding(), look.cache.final_residual(place)
-    assert residual is not None, "the end of the stream was found"
+    unembedding, residual = look.model.unembedding(), found.recorded.final(place)
+    assert found.stream.final is not None, "or it would be refused"
     total = logit_to_split(unembedding, residual, ids, logits)
     tracer = _Tracer(look, found, floor * abs(total))
     with torch.no_grad():

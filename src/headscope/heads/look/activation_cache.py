@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import MethodType
-from typing import Any
 from weakref import WeakMethod
 
 import torch
@@ -80,13 +79,12 @@ class ActivationCache:
         self._questions: SiteQuestions = lambda *_: {}
         self.at_once = False
         """Whether heads are observed in the pass, which costs less than later where all of them will be asked about."""
-        self._residual: Tensor | None = None
         self._layers: LayerCache | None = None
         self._changes: int | None = None
         """How often the weights had been changed when the text was read."""
 
     def read(self, questions: SiteQuestions) -> Float[Tensor, "batch query vocabulary"]:
-        """Run the pass; keep the logits, and the end of the residual stream and q, k and z of each site while they fit.
+        """Run the pass; keep the logits, and q, k and z of each site while they fit.
 
         Statistics of a site are computed when one is asked for. On a GPU the sites of a short text wait, and theirs
         are computed together. A site that does not fit is observed in the pass.
@@ -96,11 +94,9 @@ class ActivationCache:
             waiting = WaitingLayers([on_cpu(questions)])
             observer = partial(self._keep_or_wait, questions=questions, waiting=waiting)
         with self._keeping_states(), torch.no_grad():
-            fits = self._residual is None and self.fits(self._size_of_state())
-            done = self._pass(observer, residual=fits)
-        self._residual = done.residual if fits else self._residual
-        self.keep(done.logits, None)
-        return done.logits
+            logits = self._pass(observer).logits
+        self.keep(logits)
+        return logits
 
     def wait(self, waiting: WaitingLayers, text: int, z: Mapping[str, Tensor]) -> None:
         """Leave these sites to ``waiting``, in which this is the text of that number; keep their z."""
@@ -186,13 +182,11 @@ class ActivationCache:
         self._reach(site, call)
         return self.edits.attend(site, call)
 
-    def keep(self, logits: Tensor, residual: Tensor | None) -> None:
-        """Keep what a padded batch gave for this text; the end of the residual stream if it fits."""
+    def keep(self, logits: Tensor) -> None:
+        """Keep the logits that a pass, perhaps of a padded batch, gave for this text."""
         self.refuse_changed_weights()
         self.logits = logits
         self.bytes += size_in_bytes(logits)
-        if residual is not None and self.fits(size_in_bytes(residual)):
-            self._residual = residual
 
     def source(self, site: str, head: int | None = None) -> pattern.PatternSource:
         """q, k and log-sum-exp of a site, or of one head, from which any part of its patterns is recomputed."""
@@ -217,15 +211,6 @@ class ActivationCache:
             self._layers.outputs.clear()  # a family whose layers hand on more than their state
         return self._up_to(site)
 
-    def final_residual(self, place: int) -> Float[Tensor, " d_model"] | None:
-        """The residual stream before the final norm at one position; None where no final norm was found."""
-        self.refuse_changed_weights()
-        if self._residual is not None:
-            return self._residual[0, place]
-        with torch.no_grad():
-            found = self._pass(self.attend, residual=True).residual
-        return None if found is None else found[0, place]
-
     def z(self, site: str) -> Float[Tensor, "batch head query d_value"]:
         """z of a site under the edits."""
         z = self.sites[site].rows.output if site in self.sites else self._z.get(site)
@@ -241,10 +226,10 @@ class ActivationCache:
         """Run the pass again; keep nothing."""
         return self._pass(self.attend)
 
-    def _pass(self, observer: SiteObserver, **wanted: Any) -> ForwardPass:
+    def _pass(self, observer: SiteObserver) -> ForwardPass:
         """Run the model, inside what the edits need."""
         self.refuse_changed_weights()
-        return self.edits.run(self.inputs, observer, **wanted)
+        return self.edits.run(self.inputs, observer)
 
     def refuse_changed_weights(self) -> None:
         """Refuse to compute anything more once the weights are not those that read the text."""

@@ -110,14 +110,13 @@ def site_contribution(look: Look, site: str, position: int) -> SiteContribution:
 def split_logit(
     recorded: RecordedPass,
     place: int,
-    residual: Float[Tensor, " d_model"],
     tokens: tuple[str | int, str | int | None],
     logits: Float[Tensor, " vocabulary"],
 ) -> LogitAttribution:
     """Split a logit over the writers of a recorded pass: each head's share, and everything else together."""
     model = recorded.model
     ids = [model.processor.token_id(token) for token in tokens if token is not None]
-    total = logit_to_split(model.unembedding(), residual, ids, logits)
+    total = logit_to_split(model.unembedding(), recorded.final(place), ids, logits)
     found = recorded.attribution(*tokens, place)
     shares = {head: found[str(head)] for head in model.shape.heads() if str(head) in found}
     normed = any(model.output_weight(site).post_norm is not None for site in {head.site for head in shares})

@@ -30,10 +30,10 @@ def logit_lens(look: Look, place: int, count: int) -> dict[str, list[Prediction]
         )
     side = "decoder" if look.prepared.decoder_tokens else ""
     points = [Point("resid_pre", label) for label in probed(model).layers.values() if label.startswith(side)]
-    values = {str(point): value[0, place] for point, value in look.cache.values_at(points).items()}
-    last = look.cache.final_residual(place)
-    assert last is not None, "the end of the stream was found"
-    values["logits"] = last
+    last: list[Tensor] = []
+    with hooked([end], before=lambda module, args, kwargs: last.append(args[0])):
+        values = {str(point): value[0, place] for point, value in look.cache.values_at(points).items()}
+    values["logits"] = last[0][0, place]
     with torch.no_grad():
         rows = torch.split(torch.stack(list(values.values())), len(look.written))
         found = [_from_end(look, end, some) for some in rows]

@@ -372,10 +372,7 @@ class Look:
         place = self.position(position)
         for site in self.sites:
             self.model.output_weight(site)  # refused by name where heads cannot be split
-        residual = self.cache.final_residual(place)
-        if residual is None:
-            raise InputError("this model's final norm was not found, so a logit cannot be split over its heads")
-        return split_logit(self.recorded, place, residual, (token, minus), self.logits[place])
+        return split_logit(self.recorded, place, (token, minus), self.logits[place])
 
     @own_precision()
     def why(

@@ -72,12 +72,12 @@ def read_in_one_batch(looks: Sequence[Look], compared: ComparedLengths) -> None:
         return z
 
     with torch.no_grad():
-        done = model.run(inputs, attend, residual=True)
+        logits = model.run(inputs, attend).logits
     batch.end()
     for index, look in enumerate(looks):
         own = (slice(index, index + 1), slice(len(look.written)))
         look.edits.refuse_beyond(look.cache.reached)
-        look.cache.keep(done.logits[own], None if done.residual is None else done.residual[own])
+        look.cache.keep(logits[own])
     lengths = {name: [look.prepared.inputs[name].shape[1] for look in looks] for name in inputs}
     if not compared.covers(lengths):
         for index in dict.fromkeys(index for each in lengths.values() for index in _most_padded(each)):

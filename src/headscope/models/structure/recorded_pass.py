@@ -64,8 +64,8 @@ class RecordedPass:
             else:
                 tensors = [slot.value for slot in node.slots] if isinstance(node, Op) else []
             held |= {memory_of(each): each.numel() * each.element_size() for each in tensors if each is not None}
-        read = self.stream.read_by_w_o.values()
-        held |= {memory_of(x): x.numel() * x.element_size() for x in read}
+        kept = [*self.stream.read_by_w_o.values(), self.stream.final_value]
+        held |= {memory_of(each): each.numel() * each.element_size() for each in kept if each is not None}
         weights = map(memory_of, self.model.model.parameters())
         return sum(held.values()) - sum(held.get(place, 0) for place in set(weights))
 
@@ -139,17 +139,17 @@ class RecordedPass:
     @own_precision()
     def attribution(self, token: str | int, minus: str | int | None = None, position: int = -1) -> dict[str, float]:
         """Split the logit of a token, less that of ``minus`` if there is one, over everything that was written."""
-        end = self.stream.final
-        if end is None:
-            raise ModelError(
-                f"{self.model.shape.name}: the end of its residual stream was not found, so no logit can be split"
-            )
         tokens = [self.model.processor.token_id(each) for each in (token, minus) if each is not None]
-        direction = logit_direction(self.model, value_of(end)[0, position], tokens)
-        route = Route(end)
+        direction, route = logit_direction(self.model, self.final(position), tokens), Route(self._node(None))
         writers = self.stream.writers(route)
         gradients = reading_gradients(route, lambda whole: whole[0, position] @ direction.to(whole))
         return {writer.name: writer_share(writer, gradients) for writer in writers}
+
+    def final(self, position: int) -> Float[Tensor, " d_model"]:
+        """The end of the stream at one position."""
+        if self.stream.final is None or self.stream.final_value is None:
+            raise ModelError(f"{self.model.shape.name}: {NO_END}, so no logit can be split over what was written")
+        return self.stream.final_value[0, position]
 
     def _node(self, at: str | Point | None) -> Node:
         """The end of the stream, or what a head or layer reads of it."""

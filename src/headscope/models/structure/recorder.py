@@ -58,6 +58,7 @@ class RecordedStream:
 
     sites: dict[str, SiteReads] = field(default_factory=dict)
     final: Node | None = None
+    final_value: Float[Tensor, "batch query d_model"] | None = None
     logits: Tensor | None = None
     """Of a pass that did not end before them."""
     roots: list[Node] = field(default_factory=list)
@@ -199,7 +200,7 @@ class _StreamRecorder:
     def final(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """The module is called that reads the end of the stream."""
         if args:
-            self.stream.final = self.tape.node_of(args[0])
+            self.stream.final, self.stream.final_value = self.tape.node_of(args[0]), args[0]
         if self.until and self.stream.final is not None and self.until <= self.stream.sites.keys():
             raise _ReachedEndError
 

@@ -59,9 +59,8 @@ def test_a_logit_is_split_over_the_heads(gpt: Scope) -> None:
     found = look.logit_attribution(7)
     assert len(found.heads) == gpt.shape.n_heads
     assert found.total == pytest.approx(float(look.logits[-1, 7]), abs=1e-5)
-    final = look.cache.final_residual(4)
+    final = look.recorded.final(4)
     parts = look.contributions(4)
-    assert final is not None
     written = sum(site.output for site in parts.sites.values())
     mlps = sum(look.recorded.part(f"mlp {site}")[4] for site in gpt.shape.sites)
     torch.testing.assert_close(look.recorded.value("resid_pre 0")[4] + written + mlps, final, rtol=1e-4, atol=1e-5)
