@@ -102,22 +102,22 @@ def found(way: str) -> tuple[Model, OutputPath]:
 @pytest.mark.parametrize(
     ("way", "expected"),
     [
-        ("plain", OutputPath("site.out", "exact", direct=True)),
+        ("plain", OutputPath("site.out", "exact")),
         ("gated", OutputPath("site.out", "head-local", LOCAL)),
         ("gated by keyword", OutputPath("site.out", "head-local", LOCAL)),
         ("gated, flat", OutputPath("site.out", "head-local", LOCAL)),
         ("gated, rows", OutputPath("site.out", "head-local", LOCAL, "other")),
         ("gated, apart", OutputPath("site.out", "head-local", LOCAL, "other")),
-        ("dropout", OutputPath("site.out", "exact", direct=True)),
+        ("dropout", OutputPath("site.out", "exact")),
         ("one position", OutputPath("site.out", "exact", SEVERAL, "other")),
-        ("more positions", OutputPath("site.out", "exact", direct=True)),
+        ("more positions", OutputPath("site.out", "exact")),
         ("normed by head", OutputPath("site.out", "head-local", LOCAL)),
         ("normed over all", OutputPath("site.out", "mixed", MIXED)),
         ("query first", OutputPath("site.out", "exact", "", "query first")),
         ("the first reads the last", OutputPath("site.out", "mixed", MIXED)),
         ("the last reads the first", OutputPath("site.out", "mixed", MIXED)),
         ("changed in place", OutputPath("site.out", "head-local", LOCAL)),
-        ("post-norm", OutputPath("site.out", "exact", post_norm="site.post_norm", direct=True)),
+        ("post-norm", OutputPath("site.out", "exact", post_norm="site.post_norm")),
     ],
 )
 def test_what_lies_between_z_and_w_o_is_found(way: str, expected: OutputPath) -> None:
