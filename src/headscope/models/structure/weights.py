@@ -196,4 +196,4 @@ def rows_by_head(
         x = x.reshape(*rows, x.shape[-1])
     else:
         x = x[None] if x.ndim == 2 else x.reshape(x.shape[0], -1, x.shape[-1])
-    return x.unflatten(-1, (n_heads, -1))
+    return x.reshape(*x.shape[:-1], n_heads, -1)
