@@ -1,4 +1,4 @@
-"""The lab's pages under a real hand: paint and retrain, drag a share, draw the fork, run a contest."""
+"""The lab's pages under a real hand: paint and retrain, drag a share, invent two heads, run a contest."""
 
 from __future__ import annotations
 
@@ -19,10 +19,6 @@ from headscope.lab.teach.target_patterns import SENTENCE, Target, default_target
 from headscope.lab.teach.worked_example import WorkedExample, number, work
 from tests.e2e.conftest import fits, serious_violations
 
-ARROWS = [arrow.split(" > ") for arrow in (
-    "input > head 1", "input > head 2", "head 1 > concatenate", "head 2 > concatenate", "concatenate > W_O",
-    "W_O > output",
-)]  # fmt: skip
 READY = {
     "four-heads": "[data-hit='3']:not(:text('–'))",
     "by-hand": "[data-o='1.1']",
@@ -234,10 +230,9 @@ def test_typed_numbers_and_dragged_bars_are_one_state(show: Show):
     expect(page.locator("[data-o='1.1']")).to_have_text(".06")
 
 
-def test_both_exercises_are_checked_with_words(show: Show):
+def test_invented_heads_are_checked_with_words(show: Show):
     page = show("by-hand")
     page.get_by_text("Your turn: invent two heads").click()
-    page.get_by_text("From memory: draw the fork").click()
     for head, word in ((1, "horse"), (2, "horse")):
         typed = page.get_by_role("textbox", name=f"Your head {head}: {word}, typed")
         typed.fill("1")
@@ -250,19 +245,6 @@ def test_both_exercises_are_checked_with_words(show: Show):
         page.get_by_role("textbox", name=f"Your head 2: {word}, typed").press("Enter")
     page.get_by_role("button", name="Check my heads").click()
     expect(region.locator("[data-checked='right']")).to_be_visible()
-
-    fork = page.get_by_role("group", name="The fork")
-    fork.get_by_role("button", name="head 1").click()
-    fork.get_by_role("button", name="head 2").click()
-    page.get_by_role("button", name="Check my fork").click()
-    drawing = page.get_by_role("region", name="Exercise: draw the fork")
-    expect(drawing).to_contain_text("Heads do not feed each other")
-    page.get_by_role("button", name="Clear").click()
-    for arrow in ARROWS:
-        for box in arrow:
-            fork.get_by_role("button", name=box.replace("_", ""), exact=True).press("Enter")
-    page.get_by_role("button", name="Check my fork").click()
-    expect(drawing.locator("[data-checked='right']")).to_be_visible()
 
 
 def test_a_head_by_hand_goes_to_the_microscope(show: Show):
@@ -325,15 +307,12 @@ def test_the_committed_results_are_the_picture_and_a_cut_can_be_run_here(show: S
         ("four-heads", "Pronoun to antecedent, its pattern", "horse"),
         ("four-heads", "the sum", "four heads and their sum"),
         ("by-hand", "the worked example", "animal"),
-        ("by-hand", "the fork", "concatenate"),
         ("one-or-many", "Two keys, two values", "one wide head"),
         ("one-or-many", "the partition", "100%"),
     ],
 )
 def test_every_picture_can_be_saved(show: Show, fragment: str, what: str, said: str):
     page = show(fragment)
-    if what == "the fork":
-        page.get_by_text("From memory: draw the fork").click()
     menu = page.get_by_label(f"Save {what}", exact=True)
     expect(menu).to_be_enabled()
     for kind in ("svg", "csv", "html", "png"):

@@ -1,10 +1,8 @@
-// The two exercises of By hand: invent two heads for "it", and draw the flow through two heads; what is checked of each.
+// The exercise of By hand: invent two heads for "it"; what is checked of them.
 import { Problem } from "../source/problem";
 import { readings } from "../source/published/lab/typed-numbers";
 import { shortNumber, vector, weigh } from "./scorecard";
 
-// An arrow of the drawing, from box to box.
-export type Pair = [string, string];
 type Card = Record<string, number>;
 type Values = Record<string, number[]>;
 
@@ -42,52 +40,6 @@ export const EXERCISE = {
     tired: [0.3, 0.6, 0.1, 0.2],
   } as Values,
 };
-
-export const BOXES = ["input", "head 1", "head 2", "concatenate", "W_O", "output"];
-
-const RIGHT: Record<string, string> = {
-  "input → head 1": "Head 1 reads the input.",
-  "input → head 2": "Head 2 reads the same input, at the same time.",
-  "head 1 → concatenate": "Its answer comes first.",
-  "head 2 → concatenate": "Its answer comes after.",
-  "concatenate → W_O": "All answers together, then mixed.",
-  "W_O → output": "What W_O writes leaves the layer.",
-};
-const CHAIN = "Heads do not feed each other: both read the input, side by side. A chain would be two layers.";
-const ONE_W_O = "W_O is one matrix for all heads together: first lay their answers end to end.";
-const NOTHING_LEAVES = "Nothing leaves the layer without W_O.";
-const WRONG: Record<string, string> = {
-  "head 1 → head 2": CHAIN,
-  "head 2 → head 1": CHAIN,
-  "concatenate → output": "The answers lie end to end but are not mixed yet: W_O comes between.",
-  "input → concatenate":
-    "Only the heads' answers are concatenated. (The input meets the output later, in the residual sum.)",
-  "input → W_O": "W_O reads what the heads say, not the input itself.",
-  "input → output": "That is the residual connection: true of the block, but outside the attention layer.",
-  "W_O → concatenate": "The other way round: concatenate first, then mix.",
-  "head 1 → W_O": ONE_W_O,
-  "head 2 → W_O": ONE_W_O,
-  "head 1 → output": NOTHING_LEAVES,
-  "head 2 → output": NOTHING_LEAVES,
-};
-
-/** Input → two heads → concatenate → W_O → output, and no other arrow. */
-export function checkFork(arrows: Pair[]): Checked {
-  const drawn = [...new Set(arrows.map(([from, to]) => `${from} → ${to}`))];
-  const missing = Object.keys(RIGHT).filter((about) => !drawn.includes(about));
-  return {
-    remarks: [
-      ...drawn.map((about) => ({ about, right: about in RIGHT, says: RIGHT[about] ?? whyWrong(about) })),
-      ...missing.map((about) => ({ about, right: false, says: "This arrow is missing." })),
-    ],
-  };
-}
-
-function whyWrong(about: string): string {
-  const turned = about.split(" → ").reverse().join(" → ");
-  if (about in WRONG) return WRONG[about];
-  return turned in RIGHT ? `The other way round: ${turned}.` : "No number flows along this arrow.";
-}
 
 /** Rows that sum to 1, heads that find different words, and each sum that was given. */
 export function checkInvented(asked: Invented): Checked {
@@ -195,70 +147,3 @@ function parseNumbers(text: string): number[] {
 
 const close = (answer: number[], truth: number[]) =>
   answer.length === truth.length && answer.every((each, at) => Math.abs(each - truth[at]) <= ROUNDING);
-
-// The drawing: where the boxes stand, and the arrows between them.
-
-export interface Spot {
-  x: number;
-  y: number;
-}
-
-export const BOX = { width: 104, height: 34 };
-
-/** Scattered, so that the order has to come from memory. Fractions of the field. */
-const SCATTERED: Spot[] = [
-  { x: 0.5, y: 0.84 },
-  { x: 0.84, y: 0.5 },
-  { x: 0.16, y: 0.16 },
-  { x: 0.84, y: 0.16 },
-  { x: 0.16, y: 0.84 },
-  { x: 0.5, y: 0.16 },
-];
-const LYING: Spot[] = [
-  { x: 0.08, y: 0.5 },
-  { x: 0.29, y: 0.22 },
-  { x: 0.29, y: 0.78 },
-  { x: 0.5, y: 0.5 },
-  { x: 0.71, y: 0.5 },
-  { x: 0.92, y: 0.5 },
-];
-const STANDING: Spot[] = [
-  { x: 0.5, y: 0.08 },
-  { x: 0.22, y: 0.29 },
-  { x: 0.78, y: 0.29 },
-  { x: 0.5, y: 0.5 },
-  { x: 0.5, y: 0.71 },
-  { x: 0.5, y: 0.92 },
-];
-
-/** The middle of each box. */
-export function boxCentres(width: number, height: number, inOrder: boolean): Spot[] {
-  const narrow = width < 620;
-  const inset = (value: number, size: number, box: number) =>
-    Math.max(box / 2 + 2, Math.min(size - box / 2 - 2, value * size));
-  return (inOrder ? (narrow ? STANDING : LYING) : SCATTERED).map(({ x, y }) => ({
-    x: inset(x, width, BOX.width),
-    y: inset(y, height, BOX.height),
-  }));
-}
-
-/** From the edge of one box to the edge of another, with room for the point. */
-export function arrowBetween(from: Spot, to: Spot): { x1: number; y1: number; x2: number; y2: number } {
-  const [dx, dy] = [to.x - from.x, to.y - from.y];
-  const out = Math.min(BOX.width / 2 / Math.max(1e-6, Math.abs(dx)), BOX.height / 2 / Math.max(1e-6, Math.abs(dy)));
-  const end = 4 / Math.max(1, Math.hypot(dx, dy));
-  return { x1: from.x + dx * out, y1: from.y + dy * out, x2: to.x - dx * (out + end), y2: to.y - dy * (out + end) };
-}
-
-/** The two strokes of an arrow's point. */
-export function arrowHead({ x1, y1, x2, y2 }: { x1: number; y1: number; x2: number; y2: number }, size = 7): string {
-  const angle = Math.atan2(y2 - y1, x2 - x1);
-  const corner = (turn: number) =>
-    `${(x2 - size * Math.cos(angle + turn)).toFixed(1)} ${(y2 - size * Math.sin(angle + turn)).toFixed(1)}`;
-  return `M${corner(0.45)}L${x2.toFixed(1)} ${y2.toFixed(1)}L${corner(-0.45)}`;
-}
-
-export function toggled(arrows: Pair[], from: string, to: string): Pair[] {
-  const there = arrows.some((arrow) => arrow[0] === from && arrow[1] === to);
-  return there ? arrows.filter((arrow) => !(arrow[0] === from && arrow[1] === to)) : [...arrows, [from, to]];
-}

@@ -4,7 +4,6 @@ import BarChoice from "./BarChoice.svelte";
 import CrossAttention from "./CrossAttention.svelte";
 import CurveSlider from "./CurveSlider.svelte";
 import FilmFigure from "./mounted/FilmFigure.svelte";
-import DiagramFigure from "./mounted/DiagramFigure.svelte";
 import ForkFigure from "./mounted/ForkFigure.svelte";
 import InventFigure from "./mounted/InventFigure.svelte";
 import KvFigure from "./mounted/KvFigure.svelte";
@@ -31,7 +30,6 @@ export const FIGURES: Record<string, Component<any>> = {
   "one-head-triangle": StepTriangle,
   "bar-choice": BarChoice,
   "curve-slider": CurveSlider,
-  diagram: DiagramFigure,
   fork: ForkFigure,
   invent: InventFigure,
   "split-heads": SplitHeads,

@@ -38,7 +38,7 @@ export default {
   whence: "Where do such shares come from? See the figure's first step.",
   share: "share",
 
-  // exercises
+  // the exercise
   invent: "Exercise: invent two heads",
   yourTurn: "Your turn: invent two heads",
   inventSays: (word: string) =>
@@ -51,20 +51,6 @@ export default {
   numbersToWrite: (count: number) => `write ${count} numbers`,
   checkHeads: "Check my heads",
   praiseHeads: "These two heads ask two questions about one word. One head could not have answered both.",
-  fork: "Exercise: draw the fork",
-  fromMemory: "From memory: draw the fork",
-  forkPicture: "The fork, drawn from memory",
-  theFork: "the fork",
-  forkField: "The fork",
-  pressFirst: "Press the box where an arrow begins, then the box where it ends. Repeat this to remove the arrow.",
-  pressNext: (box: string) => `From ${box}: now press the box it goes to.`,
-  checkFork: "Check my fork",
-  clear: "Clear",
-  noArrows: "No arrows yet",
-  praiseFork:
-    "The fork is complete: the input goes to both heads at once, their outputs are joined end to end, and W_O mixes them.",
-  from: "from",
-  to: "to",
 
   // heads written by hand
   heads: "Heads by hand",
