@@ -1503,16 +1503,9 @@ export interface components {
         };
         /**
          * CraftDone
-         * @description The finished heads, and what they compute at every word.
-         *
-         *     Arrays, float32: ``losses`` [step, head]; ``values`` [head, word, d_head]; ``delivered`` [word, head, d_head], z;
-         *     ``parts`` [word, head, d_model], each head's z through W_O; ``output`` [word, d_model], their sum.
+         * @description The finished heads: how close each came. Array: ``losses`` float32 [step, head].
          */
         CraftDone: {
-            /** D Head */
-            d_head: number;
-            /** D Model */
-            d_model: number;
             /**
              * Event
              * @default done

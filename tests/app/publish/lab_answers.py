@@ -52,21 +52,16 @@ def training() -> dict[str, Any]:
     settings = CraftSettings(d_model=4, d_head=2, steps=STEPS, seed=3, snapshots=2)
     model = fresh_model(job, settings)
     attention = model.attention()
-    weights = {
-        "q": attention.q_proj, "k": attention.k_proj, "v": attention.v_proj, "o": attention.o_proj,
-        "u": model.unembedding,
-    }  # fmt: skip
+    weights = {"q": attention.q_proj, "k": attention.k_proj}
     fitted = fit(job, settings)
     return {
         "targets": [{"name": each.name, "arrows": each.arrows, "shares": each.shares} for each in targets],
         "sentence": " ".join(words),
-        "sizes": {"length": 3, "heads": 2, "dModel": 4, "dHead": 2, "vocabulary": 3},
+        "sizes": {"length": 3, "heads": 2, "dModel": 4, "dHead": 2},
         "x": model.embed(job.ids).flatten().tolist(),
         "weights": {name: layer.weight.flatten().tolist() for name, layer in weights.items()},
         "losses": fitted.losses.tolist(),
         "patterns": fitted.snapshots[-1].patterns.flatten().tolist(),
-        "unembedding": fitted.model.unembedding.weight.flatten().tolist(),
-        "values": fitted.model.attention().v_proj.weight.flatten().tolist(),
     }
 
 

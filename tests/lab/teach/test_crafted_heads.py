@@ -42,18 +42,6 @@ def test_four_heads_hit_their_targets() -> None:
         assert not head.misses
 
 
-def test_a_token_can_be_followed_to_the_output(crafted: Crafted) -> None:
-    position = crafted.words.index("it")
-    reading = crafted.trace(position)
-    assert reading.weights[2].argmax() == crafted.words.index("horse")
-    assert reading.z.flatten().shape == (4 * 8,)
-    model = crafted.model
-    output = model.blocks[0](model.embed(crafted.ids))[0, position]
-    torch.testing.assert_close(reading.output, output)
-    torch.testing.assert_close(reading.parts.sum(0), output)
-    torch.testing.assert_close(reading.z.flatten() @ model.attention().o_proj.weight.T, output)
-
-
 def test_the_output_predicts_the_attended_words(crafted: Crafted) -> None:
     ids = crafted.tokenizer.encode(SENTENCE).ids
     assert ids == crafted.ids[0].tolist()
@@ -68,7 +56,7 @@ def test_it_opens_in_the_microscope(crafted: Crafted) -> None:
     scope = headscope.load(crafted.model, tokenizer=crafted.tokenizer)
     try:
         look = scope.look(SENTENCE)
-        torch.testing.assert_close(look.pattern("0.2")[position], crafted.trace(position).weights[2])
+        torch.testing.assert_close(look.pattern("0.2")[position], crafted.snapshots[-1].patterns[2, position])
     finally:
         scope.close()
 
@@ -77,7 +65,7 @@ def test_a_target_pattern_with_two_keys_shares_its_row() -> None:
     wanted = ((1.0, 0, 0, 0), (0, 0, 0, 0), (0.5, 0.5, 0, 0), (0, 0.3, 0.7, 0))
     crafted = craft("red green blue red", [Target("pattern", **painted(wanted))])
     assert crafted.heads[0].hit >= 0.9
-    torch.testing.assert_close(crafted.trace(3).weights[0], torch.tensor([0, 0.3, 0.7, 0]), atol=0.05, rtol=0)
+    torch.testing.assert_close(crafted.snapshots[-1].patterns[0, 3], torch.tensor([0, 0.3, 0.7, 0]), atol=0.05, rtol=0)
 
 
 def painted(rows: Sequence[Sequence[float]]) -> dict[str, Any]:

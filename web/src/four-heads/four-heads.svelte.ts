@@ -22,19 +22,15 @@ import { parseArrows } from "./written-arrows";
 type Schemas = components["schemas"];
 type Told = Required<Schemas["CraftBegun"]> | Required<Schemas["CraftStep"]> | Required<Schemas["CraftDone"]>;
 
-export interface Snapshot {
+interface Snapshot {
   step: number;
   loss: number[];
   hit: number[];
   patterns: Float32Array; // [head, query, key]
 }
 
-export interface Finished extends Required<Schemas["CraftDone"]> {
+interface Finished extends Required<Schemas["CraftDone"]> {
   losses: Float32Array; // [step, head]
-  values: Float32Array; // [head, word, d_head]
-  delivered: Float32Array; // [word, head, d_head]
-  parts: Float32Array; // [word, head, d_model]
-  output: Float32Array; // [word, d_model]
 }
 
 export interface Run {
@@ -184,18 +180,7 @@ export class HeadTrainer extends PageState {
           };
           if (!quick) await new Promise((resolve) => setTimeout(resolve, PACE));
         } else {
-          const numbers = (name: string) => arrays[name].data as Float32Array;
-          begun = {
-            ...begun!,
-            done: {
-              ...values,
-              losses: numbers("losses"),
-              values: numbers("values"),
-              delivered: numbers("delivered"),
-              parts: numbers("parts"),
-              output: numbers("output"),
-            },
-          };
+          begun = { ...begun!, done: { ...values, losses: arrays.losses.data as Float32Array } };
         }
         if (going.signal.aborted) return;
         const latest = begun?.snapshots.at(-1);

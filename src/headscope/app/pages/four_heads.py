@@ -15,7 +15,7 @@ from torch import nn
 from headscope.app.lru import LRU
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.schema import SCHEMA_VERSION, Emit, Request, Response
-from headscope.app.wire import Arrays, numbers
+from headscope.app.wire import numbers
 from headscope.lab.teach.crafted_heads import Crafted, CraftedHead, CraftSettings, Snapshot, craft
 from headscope.lab.teach.target_patterns import (
     SENTENCE,
@@ -93,16 +93,10 @@ class CraftStep(Response):
 
 
 class CraftDone(Response):
-    """The finished heads, and what they compute at every word.
-
-    Arrays, float32: ``losses`` [step, head]; ``values`` [head, word, d_head]; ``delivered`` [word, head, d_head], z;
-    ``parts`` [word, head, d_model], each head's z through W_O; ``output`` [word, d_model], their sum.
-    """
+    """The finished heads: how close each came. Array: ``losses`` float32 [step, head]."""
 
     event: Literal["done"] = "done"
     heads: list[CraftedHead]
-    d_model: int
-    d_head: int
 
 
 class OpenedModel(Response):
@@ -158,7 +152,8 @@ class HeadTrainer:
             step = CraftStep(step=snapshot.step, loss=snapshot.loss, hit=snapshot.hit)
             emit(step, {"patterns": numbers(snapshot.patterns)})
 
-        emit(*_done(self._train(asked, report)))
+        crafted = self._train(asked, report)
+        emit(CraftDone(heads=crafted.heads), {"losses": numbers(crafted.losses)})
 
     def open_crafted(self, asked: CraftRequest, made: MadeModels) -> OpenedModel:
         """Add these heads to a client's models. Equal requests give equal heads: a name always means one model."""
@@ -181,18 +176,3 @@ def _targets(asked: CraftRequest) -> list[Target]:
 
 def _key(asked: CraftRequest) -> str:
     return hashlib.sha256(asked.model_dump_json().encode()).hexdigest()[:32]
-
-
-def _done(crafted: Crafted) -> tuple[CraftDone, Arrays]:
-    """How close each head came, and its values, z and output at every word."""
-    traces = [crafted.trace(position) for position in range(len(crafted.words))]
-    with torch.no_grad():
-        values = crafted.model.attention().project(crafted.model.embed(crafted.ids))[2][0]
-    done = CraftDone(heads=crafted.heads, d_model=crafted.settings.d_model, d_head=crafted.settings.d_head)
-    return done, {
-        "losses": numbers(crafted.losses),
-        "values": numbers(values),
-        "delivered": numbers(torch.stack([trace.z for trace in traces])),
-        "parts": numbers(torch.stack([trace.parts for trace in traces])),
-        "output": numbers(torch.stack([trace.output for trace in traces])),
-    }

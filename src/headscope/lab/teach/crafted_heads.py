@@ -259,16 +259,6 @@ class CraftedHead:
 
 
 @dataclass(frozen=True)
-class _TokenTrace:
-    """One token through the layer: attention weights, z, each head's contribution, and their sum."""
-
-    weights: Float[Tensor, "head key"]
-    z: Float[Tensor, "head d_head"]
-    parts: Float[Tensor, "head d_model"]
-    output: Float[Tensor, " d_model"]
-
-
-@dataclass(frozen=True)
 class Crafted:
     """A sentence and the heads trained on it; ``model`` and ``tokenizer`` open in the microscope like any other."""
 
@@ -285,17 +275,6 @@ class Crafted:
     @property
     def ids(self) -> Int[Tensor, "1 token"]:
         return _word_ids(self.words)[None]
-
-    @torch.no_grad()
-    def trace(self, position: int) -> _TokenTrace:
-        """Follow the token at this position through the heads."""
-        if not 0 <= position < len(self.words):
-            raise InputError(f"there is no word {position}; this sentence has words 0–{len(self.words) - 1}")
-        attention, x = self.model.attention(), self.model.embed(self.ids)
-        weights = _pattern(self.model, x)[:, position]
-        z = torch.einsum("hk,hkd->hd", weights, attention.project(x)[2][0])
-        parts = torch.einsum("hd,hdm->hm", z, attention.output_weight())
-        return _TokenTrace(weights, z, parts, parts.sum(0))
 
 
 def craft(

@@ -1,24 +1,14 @@
 // One layer of attention heads that learns target patterns, and its gradients; lab/teach/crafted_heads.py in the browser.
-// W_Q and W_K of each head learn its pattern; W_V, W_O and the unembedding learn to predict the attended words.
+// W_Q and W_K of each head learn its pattern; nothing here reads what Python also learns, W_V, W_O and the unembedding.
 
 export interface Sizes {
   length: number; // words of the sentence
   heads: number;
   dModel: number;
   dHead: number;
-  vocabulary: number;
 }
 
-export type Weights = Record<"q" | "k" | "v" | "o" | "u", Float64Array>;
-
-/** Shapes as [output, input]: q, k and v [head · d_head, d_model], o [d_model, head · d_head], u [vocabulary, d_model]. */
-export const shapes = ({ heads, dModel, dHead, vocabulary }: Sizes): Record<keyof Weights, [number, number]> => ({
-  q: [heads * dHead, dModel],
-  k: [heads * dHead, dModel],
-  v: [heads * dHead, dModel],
-  o: [dModel, heads * dHead],
-  u: [vocabulary, dModel],
-});
+export type Weights = Record<"q" | "k", Float64Array>; // each [head · d_head, d_model]
 
 const RATE = 0.005;
 
@@ -36,7 +26,7 @@ export class AttentionLayer {
   }
 
   /** x through a matrix: [word, output]. */
-  project(name: "q" | "k" | "v"): Float64Array {
+  project(name: "q" | "k"): Float64Array {
     const { heads, dHead, dModel } = this.sizes;
     return through(this.x, this.weights[name], dModel, heads * dHead);
   }
@@ -65,23 +55,9 @@ export class AttentionLayer {
     return weights;
   }
 
-  /** The output of every head: [word, head · d_head]. */
-  z(weights: Float64Array): Float64Array {
-    const { length, heads, dHead } = this.sizes;
-    const [v, wide] = [this.project("v"), heads * dHead];
-    const z = new Float64Array(length * wide);
-    for (let head = 0; head < heads; head++)
-      for (let query = 0; query < length; query++)
-        for (let key = 0; key <= query; key++) {
-          const weight = weights[(head * length + query) * length + key];
-          for (let d = head * dHead; d < (head + 1) * dHead; d++) z[query * wide + d] += weight * v[key * wide + d];
-        }
-    return z;
-  }
-
-  /** One step of Adam on both losses. */
-  learn(weights: Float64Array, wanted: Float64Array, answers: Float64Array): void {
-    const gradients = { ...this.ofPatterns(weights, wanted), ...this.ofPredictions(weights, answers) };
+  /** One step of Adam. */
+  learn(weights: Float64Array, wanted: Float64Array): void {
+    const gradients = this.ofPatterns(weights, wanted);
     this.steps += 1;
     const [size, correction] = [RATE / (1 - 0.9 ** this.steps), 1 - 0.999 ** this.steps];
     for (const name of Object.keys(gradients) as (keyof Weights)[]) {
@@ -100,7 +76,7 @@ export class AttentionLayer {
   }
 
   /** Of cross-entropy between wanted and actual patterns: the gradient of a score is (weight − wanted) / words. */
-  private ofPatterns(weights: Float64Array, wanted: Float64Array): Pick<Weights, "q" | "k"> {
+  private ofPatterns(weights: Float64Array, wanted: Float64Array): Weights {
     const { length, heads, dHead, dModel } = this.sizes;
     const [q, k, wide] = [this.project("q"), this.project("k"), heads * dHead];
     const [dq, dk] = [new Float64Array(q.length), new Float64Array(k.length)];
@@ -116,60 +92,19 @@ export class AttentionLayer {
         }
     return { q: outer(dq, this.x, wide, dModel), k: outer(dk, this.x, wide, dModel) };
   }
-
-  /** Of the predicted words, with the patterns held. */
-  private ofPredictions(weights: Float64Array, answers: Float64Array): Pick<Weights, "v" | "o" | "u"> {
-    const { length, heads, dHead, dModel, vocabulary } = this.sizes;
-    const wide = heads * dHead;
-    const z = this.z(weights);
-    const output = through(z, this.weights.o, wide, dModel);
-    const dLogits = through(output, this.weights.u, dModel, vocabulary);
-    for (let word = 0; word < length; word++) {
-      const row = dLogits.subarray(word * vocabulary, (word + 1) * vocabulary);
-      const highest = Math.max(...row);
-      const powers = row.map((logit) => Math.exp(logit - highest));
-      const total = powers.reduce((sum, power) => sum + power, 0);
-      powers.forEach((power, id) => (row[id] = (power / total - answers[word * vocabulary + id]) / length));
-    }
-    const dOutput = back(dLogits, this.weights.u, vocabulary, dModel);
-    const dz = back(dOutput, this.weights.o, dModel, wide);
-    const dv = new Float64Array(length * wide);
-    for (let head = 0; head < heads; head++)
-      for (let query = 0; query < length; query++)
-        for (let key = 0; key <= query; key++) {
-          const weight = weights[(head * length + query) * length + key];
-          for (let d = head * dHead; d < (head + 1) * dHead; d++) dv[key * wide + d] += weight * dz[query * wide + d];
-        }
-    return {
-      u: outer(dLogits, output, vocabulary, dModel),
-      o: outer(dOutput, z, dModel, wide),
-      v: outer(dv, this.x, wide, dModel),
-    };
-  }
 }
 
 const zeros = (weights: Weights) =>
   Object.fromEntries(Object.entries(weights).map(([name, each]) => [name, new Float64Array(each.length)])) as Weights;
 
 /** [row, input] times the transpose of [output, input]. */
-export function through(rows: Float64Array, matrix: Float64Array, input: number, output: number): Float64Array {
+function through(rows: Float64Array, matrix: Float64Array, input: number, output: number): Float64Array {
   const made = new Float64Array((rows.length / input) * output);
   for (let row = 0; row < rows.length / input; row++)
     for (let out = 0; out < output; out++) {
       let sum = 0;
       for (let at = 0; at < input; at++) sum += rows[row * input + at] * matrix[out * input + at];
       made[row * output + out] = sum;
-    }
-  return made;
-}
-
-/** [row, output] times [output, input]. */
-function back(rows: Float64Array, matrix: Float64Array, output: number, input: number): Float64Array {
-  const made = new Float64Array((rows.length / output) * input);
-  for (let row = 0; row < rows.length / output; row++)
-    for (let out = 0; out < output; out++) {
-      const value = rows[row * output + out];
-      for (let at = 0; at < input; at++) made[row * input + at] += value * matrix[out * input + at];
     }
   return made;
 }

@@ -2,7 +2,7 @@
 import type { components } from "../../../api";
 import type { StreamEvent } from "../../event-stream";
 import type { Table } from "../../../wire";
-import { AttentionLayer, shapes, through, type Sizes, type Weights } from "./attention-layer";
+import { AttentionLayer, type Sizes } from "./attention-layer";
 import { wantedPattern, type Wanted } from "./head-targets";
 import { splitWords } from "../../../four-heads/written-arrows";
 
@@ -20,7 +20,6 @@ interface Job {
   words: string[];
   wanted: Wanted[];
   all: Float64Array; // wanted [head, query, key]
-  answers: Float64Array; // [query, vocabulary]
   ids: number[];
 }
 
@@ -54,7 +53,7 @@ export function* craftHeads(asked: Asked): Generator<StreamEvent<Told>> {
       };
     }
     if (step === steps) break;
-    layer.learn(weights, job.all, job.answers);
+    layer.learn(weights, job.all);
     weights = layer.patterns();
   }
   yield finished(asked, job, { layer, weights, losses, settings });
@@ -66,26 +65,12 @@ export function jobOf(asked: Pick<Asked, "sentence" | "targets">): Job {
   const known = [...new Set(words)];
   const ids = words.map((word) => known.indexOf(word) + 1); // 0 is the unknown word
   const all = Float64Array.from(wanted.flatMap(({ rows }) => [...rows]));
-  return { words, wanted, all, ids, answers: answersOf(wanted, ids, known.length + 1) };
-}
-
-/** The wanted prediction at each word: the words that its heads attend to. */
-function answersOf(wanted: Wanted[], ids: number[], vocabulary: number): Float64Array {
-  const answers = new Float64Array(ids.length * vocabulary);
-  ids.forEach((_, query) => {
-    const finding = wanted.filter((each) => each.finds[query]);
-    for (const { rows } of finding.length ? finding : [wanted[0]])
-      ids.forEach((id, key) => (answers[query * vocabulary + id] += rows[query * ids.length + key]));
-    const row = answers.subarray(query * vocabulary, (query + 1) * vocabulary);
-    const total = row.reduce((sum, each) => sum + each, 0);
-    row.forEach((each, id) => (row[id] = each / total));
-  });
-  return answers;
+  return { words, wanted, all, ids };
 }
 
 function freshLayer(job: Job, { dHead, places, seed }: Settings): AttentionLayer {
   const vocabulary = new Set(job.words).size + 1;
-  const sizes: Sizes = { length: job.words.length, heads: job.wanted.length, dModel: D_MODEL, dHead, vocabulary };
+  const sizes: Sizes = { length: job.words.length, heads: job.wanted.length, dModel: D_MODEL, dHead };
   const draw = normals(seed);
   const drawn = (count: number, std: number) => Float64Array.from({ length: count }, () => draw() * std);
   const [tokens, positions] = [drawn(vocabulary * D_MODEL, 1), drawn(job.words.length * D_MODEL, 1)];
@@ -93,13 +78,8 @@ function freshLayer(job: Job, { dHead, places, seed }: Settings): AttentionLayer
     const [word, m] = [Math.floor(at / D_MODEL), at % D_MODEL];
     return tokens[job.ids[word] * D_MODEL + m] + (places ? positions[at] : 0);
   });
-  const weights = Object.fromEntries(
-    Object.entries(shapes(sizes)).map(([name, [output, input]]) => {
-      const scale = name === "q" || name === "k" ? INITIAL_SCALE : 1;
-      return [name, drawn(output * input, scale * input ** -0.5)];
-    }),
-  ) as Weights;
-  return new AttentionLayer(sizes, x, weights);
+  const matrix = () => drawn(sizes.heads * dHead * D_MODEL, INITIAL_SCALE * D_MODEL ** -0.5);
+  return new AttentionLayer(sizes, x, { q: matrix(), k: matrix() });
 }
 
 /** Normal numbers; equal seeds give equal numbers (mulberry32, Box and Muller). */
@@ -163,34 +143,12 @@ function finished(asked: Asked, job: Job, trained: Trained): StreamEvent<Told> {
     );
     return { name, asks, hit: headHit(hits, finds), misses };
   });
-  const z = layer.z(weights);
-  const values = Float32Array.from(byHead(layer.project("v"), layer.sizes));
-  const parts = new Float32Array(length * heads * dModel);
-  for (let word = 0; word < length; word++)
-    for (let head = 0; head < heads; head++)
-      for (let m = 0; m < dModel; m++)
-        for (let d = head * dHead; d < (head + 1) * dHead; d++)
-          parts[(word * heads + head) * dModel + m] +=
-            z[word * heads * dHead + d] * layer.weights.o[m * heads * dHead + d];
-  const output = Float32Array.from(through(z, layer.weights.o, heads * dHead, dModel));
   return {
-    values: { event: "done", heads: told, d_model: dModel, d_head: dHead },
+    values: { event: "done", heads: told },
     arrays: {
       losses: table(Float32Array.from(trained.losses), [trained.losses.length / heads, heads]),
-      values: table(values, [heads, length, dHead]),
-      delivered: table(Float32Array.from(z), [length, heads, dHead]),
-      parts: table(parts, [length, heads, dModel]),
-      output: table(output, [length, dModel]),
     },
   };
-}
-
-/** [word, head · d_head] as [head, word, d_head]. */
-function byHead(rows: Float64Array, { length, heads, dHead }: Sizes): Float64Array {
-  return Float64Array.from({ length: rows.length }, (_, at) => {
-    const [head, word, d] = [Math.floor(at / (length * dHead)), Math.floor(at / dHead) % length, at % dHead];
-    return rows[(word * heads + head) * dHead + d];
-  });
 }
 
 const table = (data: Table["data"], shape: number[]): Table => ({ data, shape });
@@ -221,7 +179,7 @@ function diagnosis(job: Job, settings: Settings): (head: number, place: number) 
 
 function refit(job: Job, settings: Settings): Float64Array {
   const layer = freshLayer(job, settings);
-  for (let step = 0; step < settings.steps; step++) layer.learn(layer.patterns(), job.all, job.answers);
+  for (let step = 0; step < settings.steps; step++) layer.learn(layer.patterns(), job.all);
   return layer.patterns();
 }
 

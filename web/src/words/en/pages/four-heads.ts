@@ -86,24 +86,7 @@ export default {
   restsOn: "has no target: it attends to",
 
   // the outputs of the heads
-  headReads: (head: number) => `head ${head}:`,
-  zOf: (head: number, name: string) => `z of head ${head}, ${name}`,
-  number: (at: number, value: string) => `Number ${at}: ${value}`,
-  numberOf: (at: number, head: number) => `Number ${at} of head ${head}`,
-  numberAt: (at: number) => `Number ${at}`,
-  others: (rest: string, count: number) => ` ${rest} from ${count} others`,
-  pressNumber: "Press a number to see the sum it came from: share × value, word by word.",
-  concatenate: (heads: number, size: number) =>
-    `concatenate: ${heads} heads × ${size} ${size === 1 ? "number" : "numbers"} = ${heads * size}`,
-  rows: (count: number) => `× its ${count} ${count === 1 ? "row" : "rows"} of W_O`,
-  throughOutput: (head: number, name: string) => `Head ${head}, ${name}, through W_O`,
-  theirSum: "Their sum",
-  adds: (count: number, word: string) =>
-    `${count} numbers: what attention adds to *${word}*. Bars: the four heads, in order. Line: the total.`,
-  theSum: "the sum",
-  sumWalk: "The sum, number by number. Arrow keys walk.",
-  moveOver: "Move over the bars to see the four contributions and their sum.",
-  sumTitle: (word: string) => `What attention adds to “${word}”: four heads and their sum`,
-  sumNote: "Bars: the four heads, in order. Line: the total.",
-  sumColumns: { number: "number", sum: "sum" },
+  joined: (heads: number, size: number) =>
+    `The outputs are joined end to end: ${heads} heads × ${size} ${size === 1 ? "number" : "numbers"} = ${heads * size}. Then W_O mixes them.`,
+  seeFork: "See both steps with numbers",
 };
