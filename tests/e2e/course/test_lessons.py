@@ -70,7 +70,6 @@ CHANGES: dict[str, Callable[[Locator], None]] = {
     "threshold": _drop,
     "film": lambda figure: figure.get_by_role("slider").last.press("End"),
     "partition": _slide,
-    "kv-sharing": _slide,
     "cross": _choose,
     "sampling": _slide,
 }

@@ -6,7 +6,6 @@ import CurveSlider from "./CurveSlider.svelte";
 import FilmFigure from "./mounted/FilmFigure.svelte";
 import ForkFigure from "./mounted/ForkFigure.svelte";
 import InventFigure from "./mounted/InventFigure.svelte";
-import KvFigure from "./mounted/KvFigure.svelte";
 import HeadText from "./one-head/HeadText.svelte";
 import StepAverage from "./one-head/StepAverage.svelte";
 import StepScale from "./one-head/StepScale.svelte";
@@ -36,7 +35,6 @@ export const FIGURES: Record<string, Component<any>> = {
   threshold: Threshold,
   film: FilmFigure,
   partition: PartitionFigure,
-  "kv-sharing": KvFigure,
   cross: CrossAttention,
   sampling: SamplingFigure,
 };

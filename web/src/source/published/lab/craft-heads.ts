@@ -132,7 +132,7 @@ interface Trained {
 
 function finished(asked: Asked, job: Job, trained: Trained): StreamEvent<Told> {
   const { layer, weights } = trained;
-  const { length, heads, dHead, dModel } = layer.sizes;
+  const { heads } = layer.sizes;
   const why = diagnosis(job, trained.settings);
   const told = asked.targets.map(({ name, asks = "" }, head) => {
     const [hits, { finds }] = [covered(weights, job, head), job.wanted[head]];

@@ -78,18 +78,10 @@ export default {
   holds: (count: string, one: boolean) => `It holds **${count}** such ${one ? "text" : "texts"} at once.`,
   longer: (tokens: string) => `Longer than the ${tokens} tokens this model was made for.`,
 
-  shares: "Which heads share keys and values",
-  sharing: "the sharing diagram",
   mha: "multi-head: every query head has its own",
   gqa: (per: number) => `grouped-query: ${per} query heads share one KV head`,
   mqa: "multi-query: all query heads share one",
   mla: "latent: one compressed vector per token for all heads",
-  sharingTitle: (model: string, heads: number, said: string) => `${model}: ${heads} query heads, ${said}`,
-  queryHead: "query head",
-  latent: "latent",
-  drawn: (heads: number, groups: number, per: number, latent: boolean) =>
-    `${heads} query heads above, ${groups} ${latent ? "latent vector" : "KV heads"} below; ${per} query heads to each.`,
-  tooMany: (heads: number) => `${heads} heads are too many to draw one by one.`,
   kvSays: (heads: number, kind: string) => `${heads} KV heads, ${kind}`,
   asPublished: (heads: number) => `as published: ${heads}`,
   asGiven: (heads: number) => `as given: ${heads}`,
@@ -113,15 +105,10 @@ export default {
     `Sharing KV heads saves ${count} parameters compared with MHA. The cache is the reason to share, not the weights.`,
   isMha: "This is MHA: nothing is shared.",
 
-  cut: "One width, cut into heads",
-  cutSays: (heads: number, size: number, all: string) => `${heads} heads × ${size} numbers = ${all}`,
-  theCut: "the cut",
-  cutTitle: (heads: number, size: number) => `${heads} heads × ${size} numbers`,
-  heads: "heads",
-  widthCut: (width: number, heads: number) => `A width of ${width} cut into ${heads} heads`,
+  otherHeads: "With other heads",
+  seeFork: "See which heads share",
   queryHeadsLabel: "Query heads",
   headsOf: (heads: number, size: number) => `${heads} heads of ${size} numbers`,
-  sameLatent: "Every head computes its keys and values from the same latent vector.",
   sameWork:
     "The parameters and the cost stay the same, whatever the number. More heads ask more questions, but each has fewer numbers.",
   moreHeads: (ratio: number, size: number) =>
