@@ -95,9 +95,10 @@ class Asked:
 
 @contextmanager
 def server() -> Iterator[Asked]:
-    from headscope.app.server import free_port
+    from headscope.app.server import listen
 
-    port = free_port()
+    with listen() as free:
+        port = free.getsockname()[1]
     process = subprocess.Popen([sys.executable, "-c", SERVER, str(port)])
     try:
         asked = Asked(f"http://127.0.0.1:{port}", process.pid)

@@ -16,7 +16,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
-from headscope.app.server import HOST, free_port
+from headscope.app.server import HOST, listen
 from headscope.scope import Scope
 from tests.e2e.conftest import PATIENCE
 
@@ -34,7 +34,8 @@ def lab(tmp_path: Path) -> Iterator[str]:
     spec = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook = {"nbformat": 4, "nbformat_minor": 5, "metadata": {"kernelspec": spec}, "cells": [cell]}
     (tmp_path / "look.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
-    port = free_port()
+    with listen() as free:
+        port = free.getsockname()[1]
     command = [sys.executable, "-m", "jupyterlab", *OPTIONS, f"--port={port}", f"--ServerApp.root_dir={tmp_path}"]
     home = {"HOME": str(tmp_path), "JUPYTER_CONFIG_DIR": str(tmp_path), "JUPYTER_DATA_DIR": str(tmp_path)}
     with (tmp_path / "log").open("w") as log:

@@ -7,7 +7,7 @@ import socket
 import httpx
 import pytest
 
-from headscope.app.server import HOST, ServeOptions, free_port
+from headscope.app.server import HOST, ServeOptions, listen
 from headscope.app.server.serve import announcement
 from headscope.app.server.token import AccessToken
 from headscope.errors import InputError
@@ -119,6 +119,6 @@ def test_a_host_that_other_machines_can_reach_prints_a_token(host, here):
 @pytest.mark.promise("Access token for other machines")
 def test_a_host_that_this_machine_does_not_have_is_reported():
     with pytest.raises(InputError, match=r"--host no-such-host.invalid: this machine has no such address"):
-        free_port(host="no-such-host.invalid")
+        listen(host="no-such-host.invalid")
     with pytest.raises(InputError, match=r"192\.0\.2\.1, port any cannot be used"):
-        free_port(host="192.0.2.1")
+        listen(host="192.0.2.1")

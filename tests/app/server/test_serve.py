@@ -10,17 +10,19 @@ import socket
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from starlette.types import ASGIApp
 from tests.e2e.conftest import served
 
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.microscope import Session
-from headscope.app.server import HOST, ServeOptions, free_port
+from headscope.app.server import HOST, ServeOptions, listen
 from headscope.app.server.serve import address
 from headscope.app.server.token import AccessToken
 from headscope.app.wire import unpack
@@ -37,11 +39,11 @@ from headscope.app.pages.microscope import Session
 from headscope.app.model_registry import ModelRegistry
 from tests.app.conftest import small_model, word_tokenizer
 free = gc.get_freeze_count()
-asked = serve.uvicorn.run
-def run(app, **how):
+asked = serve._run
+def run(app, listening):
     print(gc.get_freeze_count() - free > 100_000, flush=True)
-    asked(app, **how)
-serve.uvicorn.run = run
+    asked(app, listening)
+serve._run = run
 serve.serve(ModelRegistry(Session(headscope.load(small_model(1), word_tokenizer()))), ServeOptions(port=int(sys.argv[1]), open_browser=False))
 print("stopped", flush=True)
 """  # noqa: E501
@@ -62,12 +64,13 @@ def test_the_printed_address_is_a_valid_url(host, port, token, response):
     assert (parts.hostname, parts.port) == (host, port)
 
 
-def test_a_free_port_can_be_bound():
-    ports = {free_port() for _ in range(5)}
-    assert all(1024 <= port < 65_536 for port in ports)
-    for port in ports:
-        with socket.socket() as one:
-            one.bind((HOST, port))
+def test_who_connects_before_the_server_runs_waits_for_it():
+    with (
+        listen() as listening,
+        socket.create_connection(listening.getsockname()) as waiting,
+        listening.accept()[0] as answered,
+    ):
+        assert answered.getpeername() == waiting.getsockname()
 
 
 @pytest.mark.parametrize(
@@ -75,24 +78,12 @@ def test_a_free_port_can_be_bound():
     [(HOST, 99, "port 99 cannot be used"), ("::1", 99, "::1, port 99 cannot"), ("::1", None, "::1, port any cannot")],
 )
 def test_what_cannot_be_bound_is_named(monkeypatch, host, wanted, said):
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(family, 0, 0, "", ("not", "an", "address"))])
-    monkeypatch.setattr(socket, "socket", Refusing)
-    with pytest.raises(InputError, match=f"^{said}"):
-        free_port(wanted, host)
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(13, "Permission denied (while binding)")
 
-
-class Refusing:
-    """A socket that cannot be bound."""
-
-    def __init__(self, family: int) -> None: ...
-    def __enter__(self) -> Refusing:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-    def setsockopt(self, *_: object) -> None: ...
-    def bind(self, address: object) -> None:
-        raise OSError(13, "Permission denied")
+    monkeypatch.setattr(socket, "create_server", refuse)
+    with pytest.raises(InputError, match=rf"^{said}.*\(Permission denied\); leave"):
+        listen(wanted, host)
 
 
 @pytest.mark.parametrize(
@@ -108,30 +99,27 @@ def test_serving_opens_the_page_and_needs_a_token_for_others_and_for_a_class(
     monkeypatch, capsys, options, opened, token
 ):
     ran, browsed, frozen = [], [], []
-    monkeypatch.setattr(serving.uvicorn, "run", lambda app, **how: ran.append((app, how)))
-    monkeypatch.setattr(serving.threading, "Timer", lambda seconds, call, given: Started(browsed, given[0]))
+
+    def run(app: ASGIApp, listening: socket.socket) -> None:
+        with listening:
+            ran.append((app, listening.getsockname()))
+
+    monkeypatch.setattr(serving, "_run", run)
+    at_once = lambda target, args, daemon: SimpleNamespace(start=lambda: target(*args))  # noqa: E731
+    monkeypatch.setattr(serving.threading, "Thread", at_once)
+    monkeypatch.setattr(serving.webbrowser, "open", browsed.append)
     monkeypatch.setattr(serving.gc, "freeze", lambda: frozen.append(1))
     monkeypatch.setattr(serving, "_allow_open_files", lambda: frozen.append(2))
     serving.serve(ModelRegistry(), options)
-    ((app, how),) = ran
-    assert (how["host"], how["limit_concurrency"], frozen) == (options.host, 1_024, [1, 2])
-    assert f":{how['port']}/" in capsys.readouterr().err
+    ((app, (host, port)),) = ran
+    assert (host, frozen) == (options.host, [1, 2])
+    assert f":{port}/" in capsys.readouterr().err
     with TestClient(app, base_url=f"http://{HOST}") as client:
         assert (client.get("/").status_code == 401) is token
         assert (client.get("/class").status_code == 200) is options.classroom
     assert len(browsed) == (opened is not None)
     if opened:
-        assert re.fullmatch(opened, browsed[0])[1] == str(how["port"])
-
-
-class Started:
-    """A timer that notes its page when it is started."""
-
-    def __init__(self, browsed: list[str], page: str) -> None:
-        self.browsed, self.page = browsed, page
-
-    def start(self) -> None:
-        self.browsed.append(self.page)
+        assert re.fullmatch(opened, browsed[0])[1] == str(port)
 
 
 def wait_for(url: str, process: subprocess.Popen[str]) -> None:
@@ -147,7 +135,8 @@ def wait_for(url: str, process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.slow
 def test_a_terminated_server_exits_and_frees_its_port():
-    port = free_port()
+    with listen() as free:
+        port = free.getsockname()[1]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         [sys.executable, "-c", SERVER, str(port)], env=environment, text=True,
@@ -162,7 +151,8 @@ def test_a_terminated_server_exits_and_frees_its_port():
         process.kill()
     assert said.split() == ["True", "stopped"], "what was imported is left out of every collection"
     assert response == f"The microscope is at http://{HOST}:{port}/ (Ctrl+C stops it).\n"
-    assert free_port(port) == port
+    with listen(port) as free:
+        assert free.getsockname()[1] == port
 
 
 @pytest.mark.slow

@@ -2,6 +2,6 @@
 
 from headscope.app.server.application import STATIC, application, openapi
 from headscope.app.server.guard import HOST
-from headscope.app.server.serve import ServeOptions, free_port, serve, serve_tools
+from headscope.app.server.serve import ServeOptions, listen, serve, serve_tools
 
-__all__ = ["HOST", "STATIC", "ServeOptions", "application", "free_port", "openapi", "serve", "serve_tools"]
+__all__ = ["HOST", "STATIC", "ServeOptions", "application", "listen", "openapi", "serve", "serve_tools"]

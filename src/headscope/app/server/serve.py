@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
 import socket
 import sys
 import threading
 import webbrowser
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -57,20 +59,17 @@ class ServeOptions:
         return self.host == "localhost" or is_loopback(self.host)
 
 
-def free_port(wanted: int | None = None, host: str = HOST) -> int:
-    """The requested port, or any free one."""
+def listen(port: int | None = None, host: str = HOST) -> socket.socket:
+    """A socket on the requested port, or on any free one. Who connects before the server runs waits for it."""
     try:
-        family, *_, address = socket.getaddrinfo(host, wanted or 0, type=socket.SOCK_STREAM)[0]
+        family, *_, place = socket.getaddrinfo(host, port or 0, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(place[:2], family=family)
     except socket.gaierror as error:
         raise InputError(f"--host {host}: this machine has no such address ({error.strerror})") from error
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(address)
-        except OSError as error:
-            where = f"port {wanted}" if host == HOST else f"{host}, port {wanted or 'any'}"
-            raise InputError(f"{where} cannot be used ({error.strerror}); leave --port out for a free one") from error
-        return int(probe.getsockname()[1])
+    except OSError as error:
+        where = f"port {port}" if host == HOST else f"{host}, port {port or 'any'}"
+        why = os.strerror(error.errno or 0)  # its own text repeats the address
+        raise InputError(f"{where} cannot be used ({why}); leave --port out for a free one") from error
 
 
 def serve(
@@ -80,27 +79,34 @@ def serve(
     films: Films | None = None,
 ) -> None:
     """Serve the page until interrupted."""
-    port = free_port(options.port, options.host)
+    listening = listen(options.port, options.host)
+    port = listening.getsockname()[1]
     hosts = partial(hosts_on_network, options.host)
     held = Classroom(lambda: lessons.contents().lessons, hosts=hosts) if options.classroom else None
     token = None if options.local and held is None else AccessToken()
     sys.stderr.write(announcement(options, port, token, held))
     if options.open_browser:
         page = address(_reachable_here(options.host), port, token, held)
-        threading.Timer(0.8, webbrowser.open, [page]).start()
+        threading.Thread(target=webbrowser.open, args=[page], daemon=True).start()  # some return when they are closed
     # Exempt what was imported from garbage collection, which would stop every response for a quarter of a second.
     gc.freeze()
     _allow_open_files()
-    uvicorn.run(application(registry, token, censuses, films, held), host=options.host, port=port, **UVICORN)
+    _run(application(registry, token, censuses, films, held), listening)
 
 
 def serve_tools(app: ASGIApp, options: ServeOptions) -> None:
     """Serve tools for agents until interrupted, behind the checks of the page."""
-    port = free_port(options.port, options.host)
+    listening = listen(options.port, options.host)
     token = None if options.local else AccessToken()
     header = f" with the header Authorization: Bearer {token.secret}" if token else ""
-    sys.stderr.write(f"The tools are at {address(options.host, port)}mcp{header} (Ctrl+C stops them).\n")
-    uvicorn.run(Guard(app, token=token), host=options.host, port=port, **UVICORN)
+    at = address(options.host, listening.getsockname()[1])
+    sys.stderr.write(f"The tools are at {at}mcp{header} (Ctrl+C stops them).\n")
+    _run(Guard(app, token=token), listening)
+
+
+def _run(app: ASGIApp, listening: socket.socket) -> None:
+    with suppress(KeyboardInterrupt):
+        uvicorn.Server(uvicorn.Config(app, **UVICORN)).run(sockets=[listening])
 
 
 def announcement(options: ServeOptions, port: int, token: AccessToken | None, held: Classroom | None = None) -> str:
