@@ -87,7 +87,8 @@ def test_a_wrong_first_answer_gets_a_hint_that_does_not_give_the_answer(number: 
 
 def test_the_numbers_that_lessons_speak_of() -> None:
     shown = {number: lesson(number).to_dict() for number in (2, 5, 7, 8, 10)}
-    assert "12 heads × 64 = 768, and W_O is (768, 768)" in shown[2]["computed"]
+    assert "12 heads × 64 numbers = 768" in shown[2]["idea"]
+    assert "W_O is (768, 768)" in shown[2]["computed"]
     assert "(.62 .19 .085 .21 .355 .41 .12 .275)" in lesson(3).output
     assert "12288 / 96 = 128" in " ".join(shown[5]["computed"].split())
     assert "65,536 numbers per token" in shown[7]["computed"]
@@ -101,6 +102,16 @@ def test_the_numbers_that_lessons_speak_of() -> None:
     whole, silent = re.findall(r": (\d\.\d+)", lesson(8).output.splitlines()[0])
     assert float(whole) >= 0.99
     assert float(silent) < 0.04
+
+
+def test_beginner_lessons_show_at_most_2650_words_at_once() -> None:
+    shown = 0
+    for number in (0, 1, 2, 3, 7):
+        text = next(FOLDER.glob(f"{number:02}-*.md")).read_text(encoding="utf-8")
+        prose = re.sub(r"^```.*?^```|^:::.*?$", "", text, flags=re.M | re.S)
+        parts = re.split(r"^(?=##+ )", prose, flags=re.M)
+        shown += sum(len(part.split()) for part in parts if not part.startswith("### More: "))
+    assert shown <= 2650
 
 
 def test_the_head_that_feeds_the_reader_has_read_the_token_before() -> None:
