@@ -144,6 +144,21 @@ def test_dragged_share_changes_y_in_the_same_frame(visit: Visit) -> None:
     expect(page.get_by_role("button", name="As it was")).to_be_visible()
 
 
+def test_two_heads_of_many_are_chosen_for_the_colours_by_press_and_by_keyboard(visit: Visit) -> None:
+    page = visit("#tour/6")
+    stop(page, 6)
+    first = page.get_by_role("slider", name="Head with the first colour")
+    expect(first).to_have_attribute("aria-valuetext", "1")
+    page.locator("[data-press='head:4']").last.click()
+    expect(first).to_have_attribute("aria-valuetext", "5")
+    page.get_by_role("slider", name="Head with the second colour").press("ArrowRight")
+    expect(page.get_by_role("slider", name="Head with the second colour")).to_have_attribute("aria-valuetext", "3")
+    parts = picture(page).locator("rect[height='22'][fill^=var]")
+    fills = parts.evaluate_all("all => all.map((one) => one.getAttribute('fill'))")
+    assert [fills.index("var(--h1)"), fills.index("var(--h2)")] == [4, 2], fills
+    expect(page.locator("[data-symbol=head1]")).to_have_text("head5")
+
+
 def test_query_is_turned_by_mouse_and_the_shares_follow(visit: Visit) -> None:
     page = visit("#tour/1")
     stop(page, 1)
@@ -167,7 +182,7 @@ def test_symbols_light_their_parts_and_are_lit_by_them(visit: Visit) -> None:
     symbol = page.locator("[data-symbol=head2]")
     symbol.press("Enter")
     expect(symbol).to_have_attribute("aria-pressed", "true")
-    expect(page.locator("[data-fork]")).to_contain_text("The second head, from here on in this colour.")
+    expect(page.locator("[data-fork]")).to_contain_text("Another head: it keeps this colour from here on.")
     lit = picture(page).locator(".lit")
     assert lit.count() > 20
     assert all("head2" in str(one.get_attribute("data-s")) for one in lit.all())
@@ -192,6 +207,9 @@ def test_phone_walks_from_start_to_a_switched_off_head_by_touch(touched: Page, a
         page.get_by_role("link", name="Next").tap()
         stop(page, number)
         fits(page, 390)
+        page.set_viewport_size({"width": 390, "height": 844})
+        for part in MOVED[number]:
+            assert in_sight(page.locator(part).first), (number, part)
         if number == 2:
             tap_at(page.get_by_role("slider", name="Share of tired, head 1"), 0.75)
             expect(page.get_by_role("button", name="As it was")).to_be_visible()
@@ -203,6 +221,29 @@ def test_phone_walks_from_start_to_a_switched_off_head_by_touch(touched: Page, a
     expect(picture(page)).to_have_attribute("aria-label", re.compile("is off"))
     page.get_by_role("link", name="Open the microscope", exact=True).tap()
     expect(page.get_by_role("list", name="Edits")).to_contain_text("off")
+
+
+MOVED = {  # what is moved at a stop, and what follows it
+    2: ("[data-drag='share:0:0']", "[data-drag='share:0:4']", "svg text[data-s~=head1]:has-text('.62')"),
+    3: ("[data-drag='share:1:4']", "svg text[data-s~=head2]:has-text('.275')"),
+    4: ("[data-drag='share:1:4']", "svg text[data-s~=concat]:has-text('.275')"),
+    5: ("[data-drag='w:0:0']", "[data-drag='w:7:7']", "svg text[data-s=y]:has-text('.4875')"),
+    6: ("[role=radio]:has-text('8 K/V'), button:has-text('8 K/V')", "[data-drag='head:1']", "svg rect[data-s=y]"),
+    7: ("[role=switch]", "svg text:has-text('river')", "svg text:has-text('44.6%')"),
+}
+
+
+def in_sight(part: Locator) -> bool:
+    """Whether nothing lies over the middle of this part, and no scrolling is needed to see it."""
+    return bool(
+        part.evaluate(
+            """one => {
+              const { x, y, width, height } = one.getBoundingClientRect();
+              const bar = document.querySelector(".turn").getBoundingClientRect().top;
+              return scrollY === 0 && x >= 0 && x + width <= innerWidth && y >= 0 && y + height <= bar;
+            }"""
+        )
+    )
 
 
 def tap_at(slider: Locator, along: float) -> None:

@@ -57,10 +57,12 @@ export class Fork {
   width = $state(768);
   heads = $state(12);
   sets = $state(12); // of keys and values
+  coloured = $state.raw([0, 1]); // the heads with the first and the second colour
   off = $state(false);
   lit = $state<string | null>(null);
   table = $state(false);
   private first!: Drawn;
+  private turn = 0;
 
   async load(address = "", shares?: Row[]): Promise<void> {
     if (!this.ready) {
@@ -206,5 +208,12 @@ export class Fork {
   /** So many heads of a layer of this width, and sets of keys and values among them. */
   count(width: number, heads: number, sets: number): void {
     [this.width, this.heads, this.sets] = [width, heads, sets];
+    if (Math.max(...this.coloured) >= heads) this.coloured = [0, 1];
+  }
+
+  /** Another head gets the first colour or the second; a press changes them in turn. */
+  give(head: number, which = this.turn): void {
+    if (head < 0 || head >= this.heads || this.coloured.includes(head)) return;
+    [this.coloured, this.turn] = [this.coloured.with(which, head), 1 - which];
   }
 }

@@ -170,14 +170,14 @@ export function average(pen: Pen): void {
   } else {
     let y = pen.sentence(0, 20, 19).at(-1)!.y + 20;
     fork.names.forEach((name, word) => {
-      pen.text(`name:0:${word}`, 0, y + word * 36 + 20, 18, name, { kind: "w", s: "x" });
-      pen.share(0, word, 82, y + word * 36 + 5, 20, width - 82 - 44, 14, 1, width);
+      pen.text(`name:0:${word}`, 0, y + word * 32 + 18, 18, name, { kind: "w", s: "x" });
+      pen.share(0, word, 82, y + word * 32 + 3, 20, width - 82 - 44, 14, 1, width);
     });
-    y += 190;
-    pen.plane(0, 0, y, width, 170, 16, false);
-    pen.text("plane", 0, y + 196, 12, said.valuesShort, { s: "v" });
-    values(78, y + 206, (width - 78) / 4, 150, 34);
-    pen.height = y + 430;
+    y += 164;
+    pen.plane(0, 0, y, width, 120, 16, false);
+    pen.text("plane", 0, y + 138, 12, said.valuesShort, { s: "v" });
+    values(78, y + 146, (width - 78) / 4, 92, 32);
+    pen.height = y + 300;
   }
 }
 
@@ -203,7 +203,7 @@ export function twoHeads(pen: Pen, joined = false): void {
     for (let at = 0; joined && at < count; at++)
       pen.rect(`ghost:${head}:${at}`, x + at * cell + 0.5, y + 0.5, cell - 1, thick - 1, { stroke: colour(head), dash: "2 3", opacity: 0.8, s: symbol(head) }); // prettier-ignore
   };
-  if (!wide) butterfly(pen, top + 4, 32, 20);
+  if (!wide) butterfly(pen, top + 4, 28, 18);
   for (const head of HEADS) {
     const s = symbol(head);
     const bold = `b s${head + 1}`;
@@ -231,18 +231,18 @@ export function twoHeads(pen: Pen, joined = false): void {
     } else {
       const half = (width - 10) / 2;
       const left = head ? width - half : 0;
-      const y = top + 340;
+      const y = top + 272;
       pen.thread(`fork:${head}`, "flow", own.middle, own.y + 6, width * (head ? 0.8 : 0.2), top - 20, { stroke: colour(head), thick: 1.6, s }); // prettier-ignore
       pen.text(`head:${head}`, head ? width : 0, top - 6, 14, words.fork.head(head + 1), { kind: bold, anchor: head ? "end" : undefined, s }); // prettier-ignore
-      pen.plane(head, left, top + 174, half, 150, 12, true);
+      pen.plane(head, left, top + 148, half, 110, 12, true);
       ghost(head, left, y - 4, half / count, 34);
-      pen.row(head, joined ? head * centre : left, joined ? y + 66 : y - 4, cells, 34, 13);
+      pen.row(head, joined ? head * centre : left, joined ? y + 50 : y - 4, cells, 34, 13);
     }
   }
-  const [y, half] = wide ? [538, 4 * cells] : [top + 444, centre - 0.5];
+  const [y, half] = wide ? [538, 4 * cells] : [top + 360, centre - 0.5];
   if (joined) {
     pen.bracket("joined", centre - half, centre + half, y, { s: "concat" });
     pen.text("joins", centre, y + 26, 15, words.fork.joins(2, count), { kind: "two", anchor: "middle", s: "concat" });
   }
-  pen.height = wide ? 572 : top + (joined ? 480 : 380);
+  pen.height = wide ? 572 : top + (joined ? 392 : 308);
 }

@@ -19,6 +19,7 @@ function invented(head: number, count: number): number[] {
 export function many(pen: Pen): void {
   const { fork, wide, width } = pen;
   const { heads, sets } = fork;
+  const of = (head: number) => (fork.coloured.includes(head) ? fork.coloured.indexOf(head) : 2);
   const said = words.fork.many;
   const each = fork.width / heads;
   const spots = pen.sentence(wide ? -1 : 0, wide ? 24 : 20, wide ? 24 : 19, true);
@@ -27,7 +28,7 @@ export function many(pen: Pen): void {
   const inner = column * 0.78;
   const group = (column * heads) / sets;
   const left = (head: number) => head * column + (column - inner) / 2;
-  const keys = spots.at(-1)!.y + 52; // the top of K and V, then of the bars, the outputs, the strip
+  const keys = spots.at(-1)!.y + (wide ? 52 : 42); // the top of K and V, then of the bars, the outputs, the strip
   const tall = wide ? 24 : 20;
   const bars = keys + tall + 22;
   const outputs = bars + (wide ? 72 : 62);
@@ -45,9 +46,9 @@ export function many(pen: Pen): void {
   }
   for (let head = 0; head < heads; head++) {
     const x = left(head) + inner / 2;
-    const [fill, s] = [colour(head), symbol(head)];
-    const quiet = head > 1;
-    const born = (part: string) => (quiet ? `${part}:1` : undefined);
+    const [fill, s] = [colour(of(head)), symbol(of(head))];
+    const quiet = of(head) > 1;
+    const born = (part: string) => (head > 1 ? `${part}:1` : undefined);
     const shares = fork.drawn.shares[head] ?? invented(head, fork.names.length);
     const bar = inner / shares.length;
     const tint = quiet ? (head % 2 ? 0.5 : 0.8) : 1;
@@ -55,28 +56,41 @@ export function many(pen: Pen): void {
     pen.circle(`q:${head}`, x, bars - 8, Math.min(wide ? 3.5 : 2.5, inner / 4), { fill: "var(--accent)", s: "q" });
     shares.forEach(
       (share, word) =>
-      pen.rect(`bar:${head}:${word}`, left(head) + word * bar, bars, Math.max(0.6, bar * 0.85), Math.max(1, share * (wide ? 54 : 46)), { fill, s: `softmax ${s}`, from: quiet ? `bar:1:${word}` : undefined }), // prettier-ignore
+      pen.rect(`bar:${head}:${word}`, left(head) + word * bar, bars, Math.max(0.6, bar * 0.85), Math.max(1, share * (wide ? 54 : 46)), { fill, s: `softmax ${s}`, from: head > 1 ? `bar:1:${word}` : undefined }), // prettier-ignore
     );
     pen.rect(`output:${head}`, left(head), outputs, inner, wide ? 16 : 12, { stroke: fill, dash: "2 3", s });
     const part = long / heads;
     pen.thread(`down:${head}`, "flow", x, outputs + (wide ? 18 : 14), begins + (head + 0.5) * part, strip - 3, { stroke: quiet ? "var(--line-2)" : fill, thick: quiet ? 1 : 1.5, s: "concat" }); // prettier-ignore
     pen.rect(`part:${head}`, begins + head * part, strip, Math.max(0.5, part - (few ? 1 : 0.4)), high, { fill, tint, s: `concat ${s}`, from: born("part"), delay: Math.min(400, head * 12) }); // prettier-ignore
+    pen.rect(`press:${head}`, head * column, bars - 14, column, outputs - bars + 34, { fill: "transparent", press: `head:${head}`, s }); // prettier-ignore
+    pen.rect(`pick:${head}`, begins + head * part, strip, part, high, {
+      fill: "transparent",
+      press: `head:${head}`,
+      s,
+    });
   }
+  if (heads > 1)
+    fork.coloured.forEach(
+      (head, which) =>
+      pen.handle(`head:${which}`, begins + (head * long) / heads, strip - 1, long / heads, high + 2, said.coloured[which], head + 1, { "aria-valuemin": 1, "aria-valuemax": heads, "data-axis": "x", "data-full": long / heads }), // prettier-ignore
+    );
   pen.text("joins", width / 2, strip + high + 18, wide ? 15 : 13, words.fork.joins(heads, each), { kind: "two", anchor: "middle", s: "concat" }); // prettier-ignore
 
   // W_O as one band of rows per head, y as one layer per head
-  const side = 128;
+  const side = wide ? 128 : 72;
   const [x, top] = [width / 2 - side / 2, strip + high + 38];
   const bottom = top + side + 24;
   const [deep, own2] = [wide ? 40 : 28, heads > 2 ? 5 : wide ? 20 : 14];
   const rest = (deep - 2 * own2) / Math.max(1, heads - 2);
+  let y = bottom;
   for (let head = 0; head < heads; head++) {
     const band = side / heads;
-    const look = { fill: colour(head), tint: head < 2 ? 1 : head % 2 ? 0.45 : 0.7 };
+    const mine = of(head) < 2;
+    const look = { fill: colour(of(head)), tint: mine ? 1 : head % 2 ? 0.45 : 0.7 };
     pen.rect(`band:${head}`, x, top + head * band, side, band - (few ? 1 : band * 0.1), { ...look, s: "wo", from: head > 1 ? "band:1" : undefined }); // prettier-ignore
-    const y = head < 2 ? bottom + head * (heads > 1 ? own2 : 0) : bottom + 2 * own2 + (head - 2) * rest;
-    const thick = heads === 1 ? deep : head < 2 ? own2 - 0.6 : rest * 0.9;
-    pen.rect(`y:${head}`, begins, y, long, thick, { ...look, s: "y", from: `band:${head}` });
+    const thick = heads === 1 ? deep : mine ? own2 : rest;
+    pen.rect(`y:${head}`, begins, y, long, thick * 0.92, { ...look, s: "y", from: `band:${head}` });
+    y += thick;
   }
   const marks = wide ? 64 : 24;
   for (let at = 1; at < marks; at++)
@@ -84,6 +98,7 @@ export function many(pen: Pen): void {
   pen.text("wo", x + side + 14, top + side / 2, 16, "W_O", { kind: "w", s: "wo" });
   pen.text("wosize", x + side + 14, top + side / 2 + 20, 12, `${fork.width} × ${fork.width}`, { s: "wo" });
   pen.lines("rows", x - 14, top + 12, 12, said.band(each), { anchor: "end", s: "wo" });
+  if (heads > 2) pen.lines("pick", x - 14, top + side - (wide ? 20 : 10), 12, said.pick, { anchor: "end" });
   pen.text("y", width / 2, bottom + deep + 22, wide ? 15 : 12, said.again(fork.width), { kind: "two", anchor: "middle", s: "y" }); // prettier-ignore
   pen.height = bottom + deep + 36;
   if (!wide) return;
@@ -125,13 +140,13 @@ export function switchOff(pen: Pen, real: Evidence): void {
   pen.text("next", x, y, size, visible(likeliest.text), { kind: "w pale symbol" });
 
   // the layer: its heads' outputs end to end, and what each contributes to the token's logit
-  const top = y + (wide ? 108 : 78);
+  const top = y + (wide ? 108 : 70);
   const half = wide ? 560 : width;
   const part = half / layer.length;
   const high = wide ? 30 : 24;
-  const zero = top + high + (wide ? 250 : 150);
+  const zero = top + high + (wide ? 250 : 112);
   const largest = Math.max(...parts.map(Math.abs), 0.01);
-  const scale = (wide ? 160 : 76) / largest;
+  const scale = (wide ? 160 : 56) / largest;
   pen.text("layer", 0, top - 10, 13, said.layer(layer.length, real.size), { kind: "two", s: "concat" });
   const known = parts.length > 0;
   if (known) pen.text("through", 0, top + high + 28, 13, said.through(best), { kind: "two", s: "wo" });
@@ -156,8 +171,8 @@ export function switchOff(pen: Pen, real: Evidence): void {
 
   // the next token; a thread leads to it from what the head contributes
   const left = wide ? 660 : 0;
-  const list = wide ? top - 10 : zero + 78;
-  const [name, row] = wide ? [90, 52] : [74, 34];
+  const list = wide ? top - 10 : zero + 68;
+  const [name, row] = wide ? [90, 52] : [74, 30];
   const bar = row - (wide ? 18 : 14);
   const axis = width - left - name - 62;
   pen.text("list", left, list, 13, said.next, { kind: "two" });

@@ -22,13 +22,13 @@ export function mix(pen: Pen): void {
       for (const head of [0, 1]) pen.share(head, word, spot.middle + (head ? 3 : -3 - bar), 36, bar, 62, 11);
     });
   else {
-    top = spots.at(-1)!.y + 166;
+    top = spots.at(-1)!.y + 160;
     butterfly(pen, top - 152, 24, 16);
   }
   const apart = size * thick + 92;
   const left = wide ? 388 : width - count * cells; // of W_O and of y, which has one place in both arrangements
   const zero = wide ? 490 : split ? top + 2 * apart + 60 : top + 2 * size * thick + 72;
-  pen.height = wide ? 572 : zero + 92;
+  pen.height = wide ? 572 : zero + 86;
   const up = y.map((_, at) => Math.max(0, parts[0][at]) + Math.max(0, parts[1][at]));
   const scale = Math.min(wide ? 150 : 100, (wide ? 100 : 60) / Math.max(...up, 0.01));
 
