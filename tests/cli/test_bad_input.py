@@ -45,8 +45,6 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("learn build --d-model 200000 --heads 1", "ShapeError", "d_model=200000"),
     ("generate hi --head 9.9", "HeadNameError", "9.9: this model has layers 0–7"),
     ("doctor empty", "ModelError", "empty has no config.json"),
-    ("heads --report empty", "InputError", "empty is not a report of heads ([Errno 21] Is a directory"),
-    ("heads --report plain.txt", "InputError", "plain.txt is not a report of heads"),
     ("heads --inputs 0", "InputError", "inputs=0: a role is tested on 8 to 4096 inputs per probe"),
     ("heads --role nosuch", "InputError", "no role is called nosuch; there are previous token"),
     ("scan -c missing.txt -o census", "InputError", "missing.txt: no such file, folder or pattern"),

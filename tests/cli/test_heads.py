@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from headscope.cli import app
 from headscope.errors import InputError, ModelError
+from headscope.heads.roles.report import Report
 
 REPORT = Path(__file__).parents[2] / "bench" / "results" / "heads" / "embedded.json"
 
@@ -49,35 +50,8 @@ def test_a_missing_model_still_shows_its_published_claims(monkeypatch: pytest.Mo
 
 
 def test_a_head_is_described_by_its_tests_and_by_where_it_looks() -> None:
-    said = run("heads", "--report", str(REPORT), "--head", "5.6").splitlines()[-1]
-    assert re.match(r"5\.6  Induction: finds an earlier copy .*\. On 12 ordinary texts of up to \d+ tokens, \d+%", said)
-
-
-def test_claims_are_checked_against_an_earlier_report(tmp_path: Path) -> None:
-    report = json.loads(REPORT.read_text(encoding="utf-8")) | {"model": "gpt2"}
-    (tmp_path / "report.json").write_text(json.dumps(report), encoding="utf-8")
-    response = run("heads", "--papers", "--report", str(tmp_path / "report.json"))
-    assert "5.5 induction: " in response
-    assert "this model has no head 9.9 of that kind" in response
-    assert "no published claims about embedded" in run("heads", "--papers", "--report", str(REPORT))
-    (tmp_path / "bad.json").write_text("{", encoding="utf-8")
-    for name in ("bad.json", "missing.json"):
-        with pytest.raises(InputError, match=rf"{name} is not a report of heads .*; headscope heads MODEL --json"):
-            run("heads", "--report", str(tmp_path / name))
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (["gpt2"], "gpt2"),
-        (["--model", "gpt2"], "gpt2"),
-        (["--role", "induction"], "--role"),
-        (["--class", "digits=[0-9]", "--texts", "book.txt"], "--class and --texts"),
-    ],
-)
-def test_an_earlier_report_is_not_shown_for_what_was_asked_of_another_model(words: list[str], named: str) -> None:
-    with pytest.raises(InputError, match=f"a finished report on embedded, .* leave out {named}, or leave out --report"):
-        run("heads", *words, "--report", str(REPORT))
+    said = Report.from_dict(json.loads(REPORT.read_text(encoding="utf-8"))).sentence("5.6")
+    assert re.match(r"Induction: finds an earlier copy .*\. On 12 ordinary texts of up to \d+ tokens, \d+%", said)
 
 
 def test_a_class_of_tokens_is_tested_like_a_role(tmp_path: Path) -> None:

@@ -9,26 +9,15 @@ from typing import Annotated
 
 import typer
 
-from headscope.cli.options import (
-    ROWS,
-    AsJson,
-    Brief,
-    Count,
-    Model,
-    Text,
-    Through,
-    app,
-    refuse_overwriting,
-    say,
-    show_json,
-)
+from headscope.cli import options
+from headscope.cli.options import app, say, show_json
 
 
 @app.command()
 def why(
-    text: Text,
+    text: options.Text,
     head: Annotated[str, typer.Option("--head", help="The head, for example 5.6.")],
-    model: Model = None,
+    model: options.Model = None,
     query: Annotated[
         str, typer.Option(help="The query token: its position, or the token itself if it occurs once.")
     ] = "-1",
@@ -37,8 +26,8 @@ def why(
         str | None,
         typer.Option(help="Compare with this key, or with 'others' [default: the average of all visible keys]."),
     ] = None,
-    as_json: AsJson = False,
-    brief: Brief = False,
+    as_json: options.AsJson = False,
+    brief: options.Brief = False,
 ) -> None:
     """Explain one attention weight: split its score over the components that wrote to the query and the key.
 
@@ -58,15 +47,15 @@ def why(
 
 @app.command()
 def trace(
-    text: Text,
+    text: options.Text,
     token: Annotated[str | None, typer.Option(help="The predicted token [default: the most likely one].")] = None,
     minus: Annotated[str | None, typer.Option(help="Trace the difference to this token's logit.")] = None,
-    model: Model = None,
+    model: options.Model = None,
     position: Annotated[
         str, typer.Option(help="Predict the token after this position [default: the last token].")
     ] = "-1",
     floor: Annotated[float, typer.Option(help="Hide contributions smaller than this fraction of the logit.")] = 0.03,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Trace a prediction back to tokens: the heads, what they attend to, and which components led them there.
 
@@ -86,12 +75,12 @@ def trace(
 
 @app.command()
 def attribution(
-    text: Text,
+    text: options.Text,
     token: Annotated[str | None, typer.Option(help="The predicted token [default: the most likely one].")] = None,
     minus: Annotated[str | None, typer.Option(help="Split the difference to this token's logit.")] = None,
-    model: Model = None,
-    count: Count = None,
-    as_json: AsJson = False,
+    model: options.Model = None,
+    count: options.Count = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Split the logit of a next token over the heads: how much each raises or lowers it.
 
@@ -105,7 +94,7 @@ def attribution(
     if as_json:
         show_json({"logit": found.total, "rest": found.rest, "note": found.note, "heads": found.ranked_rows()[:count]})
         return
-    say(found.listed(count or ROWS))
+    say(found.listed(count or options.ROWS))
 
 
 @app.command()
@@ -117,15 +106,15 @@ def circuit(
             "columns clean, corrupted, right and wrong."
         ),
     ] = None,
-    model: Model = None,
+    model: options.Model = None,
     composition: Annotated[
-        Through | None,
+        options.Through | None,
         typer.Option(help="Without a task: which pairs of heads compose, from the weights; q, k or v of the later."),
     ] = None,
     wanted: Annotated[float, typer.Option(help="How faithful the circuit has to be, from 0 to 1.")] = 0.9,
-    count: Count = None,
+    count: options.Count = None,
     out: Annotated[Path | None, typer.Option(help="Save the circuit: .json, .mib.json, or .dot.")] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Find the smallest circuit for a task: edges between heads and MLPs, and how faithful they are.
 
@@ -142,10 +131,10 @@ def circuit(
     if composition is not None:
         with load(model) as scope:
             pairs = scope.compositions(composition)
-        show_json({"pairs": pairs.table().to_pylist()[:count]}) if as_json else say(pairs.listed(count or ROWS))
+        show_json({"pairs": pairs.table().to_pylist()[:count]}) if as_json else say(pairs.listed(count or options.ROWS))
         return
     assert task is not None
-    refuse_overwriting(out, [task] if os.path.isfile(task) else [])  # noqa: PTH113 - never an error
+    options.refuse_overwriting(out, [task] if os.path.isfile(task) else [])  # noqa: PTH113 - never an error
     with load(model) as scope:
         found = scope.circuit(task, wanted=wanted)
     if out is not None:
@@ -159,7 +148,7 @@ def circuit(
         strongest = sorted(found.edges.items(), key=lambda edge: -abs(edge[1]))
         show_json(found.to_dict() | {"edges": dict(strongest[:count])})
         return
-    say(found.listed(count or ROWS))
+    say(found.listed(count or options.ROWS))
 
 
 def _place(given: str) -> int | str:
@@ -171,14 +160,14 @@ def _place(given: str) -> int | str:
 def sources(
     documents: Annotated[list[str], typer.Argument(help="Text files, one document each; or the texts themselves.")],
     question: Annotated[str, typer.Option("--question", "-q", help="What is asked about them.")],
-    model: Model = None,
+    model: options.Model = None,
     answer: Annotated[
         str | None, typer.Option(help="The answer to explain [default: the first word of the model's own].")
     ] = None,
     expected: Annotated[str | None, typer.Option(help="Another answer to measure, with its leading space.")] = None,
     carriers: Annotated[int | None, typer.Option(help="Show the heads that carry the document of this number.")] = None,
-    as_json: AsJson = False,
-    brief: Brief = False,
+    as_json: options.AsJson = False,
+    brief: options.Brief = False,
 ) -> None:
     """Find which document an answer came from: what the answer loses when each is hidden, next to its attention.
 

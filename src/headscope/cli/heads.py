@@ -1,30 +1,15 @@
-"""The heads command: test every head for its roles, or read an earlier report."""
+"""The heads command: test every head for its roles."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headscope.cli import INTERRUPTED
-from headscope.cli.options import (
-    LARGEST_SEED,
-    AsJson,
-    Brief,
-    Classes,
-    Model,
-    ModelArgument,
-    Texts,
-    app,
-    one_model,
-    read_texts,
-    say,
-    show_json,
-)
+from headscope.cli import INTERRUPTED, options
+from headscope.cli.options import app, say, show_json
 
 if TYPE_CHECKING:
     from headscope.heads.roles.published_claims import ClaimCheck
@@ -36,23 +21,22 @@ Own = tuple[list[str], list[str]]
 
 @app.command()
 def heads(
-    model: ModelArgument = None,
-    named: Model = None,
+    model: options.ModelArgument = None,
+    named: options.Model = None,
     inputs: Annotated[int, typer.Option(help="Test inputs per role; more inputs give narrower intervals.")] = 32,
     role: Annotated[list[str] | None, typer.Option(help="Test only this role. Can be repeated.")] = None,
     head: Annotated[
         list[str] | None,
         typer.Option("--head", help="Also say where this head looks on ordinary text, for example 5.6."),
     ] = None,
-    question: Classes = None,
-    texts: Texts = None,
+    question: options.Classes = None,
+    texts: options.Texts = None,
     papers: Annotated[bool, typer.Option("--papers", help="Compare with published claims about this model.")] = False,
-    report: Annotated[
-        Path | None, typer.Option(help="Read this earlier --json report instead of running tests.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed gives the same inputs.")] = 0,
-    as_json: AsJson = False,
-    brief: Brief = False,
+    seed: Annotated[
+        int, typer.Option(min=0, max=options.LARGEST_SEED, help="The same seed gives the same inputs.")
+    ] = 0,
+    as_json: options.AsJson = False,
+    brief: options.Brief = False,
 ) -> None:
     """Test every head for known roles (induction, previous token, …) and list those that pass, with evidence.
 
@@ -64,29 +48,24 @@ def heads(
     from headscope.errors import ModelError
     from headscope.heads.roles.published_claims import check_claims, claims_about
 
-    model = one_model(model, named)
-    if report is not None:
-        found = _read_report(report)
-        asked = {"--role": role, "--class": question, "--texts": texts, model: model}
-        _refuse_unused([name for name, value in asked.items() if name and value], report, found.model)
-    elif papers and model is None:
+    model = options.one_model(model, named)
+    if papers and model is None:
         _show_claims(None, "", as_json)
         return
-    else:
-        try:
-            found = _test_heads(model, inputs, seed, tuple(role or ()), (question or [], texts or []))
-        except ModelError as error:
-            if not papers or not claims_about(model or ""):
-                raise
-            _show_claims(model, str(error), as_json)
-            return
+    try:
+        found = _test_heads(model, inputs, seed, tuple(role or ()), (question or [], texts or []))
+    except ModelError as error:
+        if not papers or not claims_about(model or ""):
+            raise
+        _show_claims(model, str(error), as_json)
+        return
     if brief:
         show_json(found.to_short())
     else:
         _show_report(found, check_claims(found) if papers else None, as_json)
     for each in () if as_json or brief else head or ():
         say(f"{each}  {found.sentence(each)}")
-    if "stopped" in found.recipe and report is None:
+    if "stopped" in found.recipe:
         say(f"stopped {found.recipe['stopped']}", err=True)
         raise typer.Exit(INTERRUPTED)
 
@@ -103,35 +82,11 @@ def _test_heads(model: str | None, inputs: int, seed: int, roles: tuple[str, ...
     if files and not classes:
         raise InputError("--texts holds the texts for --class; give a class too, as in --class digits=[0-9]")
     rules = [read_class(entry) for entry in classes]
-    texts = read_texts(files, 64, 300) if files else None
+    texts = options.read_texts(files, 64, 300) if files else None
     with load(model) as scope:
         asked = tuple(own_role(rule, texts) for rule in rules)
         chosen = roles or (() if asked else None)
         return scope.heads(RoleOptions(inputs=inputs, roles=chosen, own=asked, seed=seed))
-
-
-def _read_report(path: Path) -> Report:
-    """Read a report that --json wrote."""
-    from headscope.errors import InputError
-    from headscope.heads.roles.report import Report
-
-    try:
-        return Report.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise InputError(
-            f"{path} is not a report of heads ({problem}); headscope heads MODEL --json > {path.name} writes one"
-        ) from problem
-
-
-def _refuse_unused(asked: Sequence[str], path: Path, model: str) -> None:
-    """Refuse a model or what to test beside an earlier report: its numbers would be taken for an answer to them."""
-    from headscope.errors import InputError
-
-    if asked:
-        raise InputError(
-            f"{path} is a finished report on {model}, so {' and '.join(asked)} would have no effect; leave out "
-            f"{' and '.join(asked)}, or leave out --report"
-        )
 
 
 def _show_report(report: Report, claims: Sequence[ClaimCheck] | None, as_json: bool) -> None:

@@ -10,24 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from headscope.cli.options import (
-    LARGEST_SEED,
-    ROWS,
-    AsJson,
-    Brief,
-    Classes,
-    Count,
-    Heads,
-    Model,
-    Text,
-    Texts,
-    app,
-    read_texts,
-    refuse_overwriting,
-    say,
-    show,
-    show_json,
-)
+from headscope.cli import options
+from headscope.cli.options import app, say, show, show_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -45,7 +29,7 @@ def serve(
         list[str] | None,
         typer.Argument(help="Hugging Face model names or folders [default: `embedded`, the built-in model]."),
     ] = None,
-    named: Model = None,
+    named: options.Model = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port [default: a free one].")] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
     host: Annotated[
@@ -80,13 +64,13 @@ def serve(
     censuses = Censuses(census or ())
     opened = [Session(load(None if name == "embedded" else name)) for name in models or ["embedded"]]
     registry = ModelRegistry(*opened, opener=load if allow_models else None)
-    options = ServeOptions(
+    settings = ServeOptions(
         host=host or ("0.0.0.0" if classroom else "127.0.0.1"),
         port=port,
         open_browser=not no_open,
         classroom=classroom,
     )
-    serve_page(registry, options, censuses, Films(models))
+    serve_page(registry, settings, censuses, Films(models))
 
 
 @app.command()
@@ -94,7 +78,7 @@ def look(
     text: Annotated[
         str | None, typer.Argument(help="The text; for picture or sound models, a .png, .jpg or .wav file.")
     ] = None,
-    model: Model = None,
+    model: options.Model = None,
     head: Annotated[str | None, typer.Option("--head", help="Draw this head's pattern, for example 3.5.")] = None,
     query: Annotated[
         str | None,
@@ -107,7 +91,7 @@ def look(
             "or the activations (.headscope). Can be repeated."
         ),
     ] = None,
-    question: Classes = None,
+    question: options.Classes = None,
     written: Annotated[
         str | None,
         typer.Option("--written", "-w", help="The decoder's text so far, for encoder-decoder models."),
@@ -117,8 +101,8 @@ def look(
         typer.Option(help="Folder of captures from a vLLM server: show a served request, not a text; needs no model."),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the request in the folder of --capture.")] = None,
-    as_json: AsJson = False,
-    brief: Brief = False,
+    as_json: options.AsJson = False,
+    brief: options.Brief = False,
 ) -> None:
     """Show one text's next-token predictions and the highest-scoring heads for each question.
 
@@ -132,7 +116,7 @@ def look(
         raise typer.BadParameter("give a text, or --capture and --name: the folder and the name of a served request")
     given = _text_or_media(text or "")
     for file in save or ():
-        refuse_overwriting(file, [given] if isinstance(given, Path) else [])
+        options.refuse_overwriting(file, [given] if isinstance(given, Path) else [])
     with nullcontext() if capture and model is None else load(model) as scope:
         if capture or scope is None:
             seen = open_look(cast(Path, capture), scope, name=name)
@@ -194,15 +178,15 @@ def _drawn(seen: Look, head: str, query: str | None, *, saved: bool) -> Renderab
 
 @app.command()
 def ablate(
-    text: Text,
-    head: Heads,
-    model: Model = None,
+    text: options.Text,
+    head: options.Heads,
+    model: options.Model = None,
     how: Annotated[
         str, typer.Option(help="What replaces the heads' outputs: zero, mean, or resample (drawn from --texts).")
     ] = "zero",
-    texts: Texts = None,
-    as_json: AsJson = False,
-    brief: Brief = False,
+    texts: options.Texts = None,
+    as_json: options.AsJson = False,
+    brief: options.Brief = False,
 ) -> None:
     """Ablate heads: show the next-token predictions with and without them.
 
@@ -218,7 +202,7 @@ def ablate(
         raise InputError("--texts is for --how mean and --how resample; zero needs none")
     if how == "resample" and not texts:
         raise InputError("--how resample draws the heads' outputs on other texts; name them, as in --texts book.txt")
-    change = partial(ablate_heads, how=cast(Any, how), texts=read_texts(texts or [], 16, 1000))
+    change = partial(ablate_heads, how=cast(Any, how), texts=options.read_texts(texts or [], 16, 1000))
     with load(model) as scope:
         before = scope.look(text)
         if brief:
@@ -239,14 +223,14 @@ def patch(
     corrupted: Annotated[str, typer.Argument(help="The text that they are put into, of as many tokens.")],
     token: Annotated[str, typer.Option(help="The right next token of the clean text, with its leading space.")],
     minus: Annotated[str, typer.Option(help="The wrong one.")],
-    model: Model = None,
+    model: options.Model = None,
     at: Annotated[
         str, typer.Option(help="What is patched: z of every head, or resid_pre, mlp_out, … by position.")
     ] = "z",
     how: Annotated[str, typer.Option(help="exact, or attribution: estimate all effects from one gradient.")] = "exact",
     save: Annotated[Path | None, typer.Option(help="Save the map as .svg, .pdf or .png.")] = None,
-    count: Count = None,
-    as_json: AsJson = False,
+    count: options.Count = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Patch activations of a clean text into a corrupted one, and measure how far the prediction comes back.
 
@@ -263,22 +247,22 @@ def patch(
         ends = {"clean": found.clean, "corrupted": found.corrupted, "estimated": found.estimated}
         show_json({"at": at, "by": found.by, **ends, "effects": found.ranked_rows()[:count]})
     else:
-        say(found.listed(count or ROWS))
+        say(found.listed(count or options.ROWS))
 
 
 @app.command()
 def generate(
     text: Annotated[str, typer.Argument(help="The prompt.")],
-    model: Model = None,
+    model: options.Model = None,
     tokens: Annotated[int, typer.Option("--tokens", "-n", help="Number of tokens to generate.")] = 40,
     temperature: Annotated[float, typer.Option(help="0 is greedy; 1 is the model's own distribution.")] = 0.0,
     top_k: Annotated[int | None, typer.Option(help="Keep this many of the most likely tokens.")] = None,
     top_p: Annotated[
         float | None, typer.Option(help="Keep the most likely tokens that add up to this probability.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed gives the same text.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=options.LARGEST_SEED, help="The same seed gives the same text.")] = 0,
     head: Annotated[list[str] | None, typer.Option("--head", help="Ablate this head. Can be repeated.")] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Generate text, optionally with heads ablated.
 

@@ -8,23 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headscope.cli import INTERRUPTED
-from headscope.cli.options import (
-    ROWS,
-    AsJson,
-    Classes,
-    Corpus,
-    Count,
-    Model,
-    ModelArgument,
-    Texts,
-    app,
-    one_model,
-    read_texts,
-    say,
-    show,
-    show_json,
-)
+from headscope.cli import INTERRUPTED, options
+from headscope.cli.options import app, say, show, show_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,20 +19,20 @@ if TYPE_CHECKING:
 
 @app.command()
 def scan(
-    corpus: Corpus,
+    corpus: options.Corpus,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The folder for the scan results; an interrupted scan resumes there.")
     ],
-    model: ModelArgument = None,
-    named: Model = None,
+    model: options.ModelArgument = None,
+    named: options.Model = None,
     context: Annotated[
         int | None, typer.Option(help="Tokens per row [default: the model's context, at most 1,024].")
     ] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Stop after about this many tokens.")] = None,
     workers: Annotated[int, typer.Option(help="Number of processes.")] = 1,
     ray: Annotated[str | None, typer.Option(help="A Ray address, or local.")] = None,
-    question: Classes = None,
-    as_json: AsJson = False,
+    question: options.Classes = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Scan a corpus: measure every head and question over all of its tokens. You can stop and resume it.
 
@@ -58,10 +43,10 @@ def scan(
     from headscope.scan.options import ScanOptions
 
     rules = tuple(read_class(entry) for entry in question or ())
-    options = ScanOptions(context=context, max_tokens=max_tokens, workers=workers, ray=ray, rules=rules)
-    with load(one_model(model, named)) as scope:
+    settings = ScanOptions(context=context, max_tokens=max_tokens, workers=workers, ray=ray, rules=rules)
+    with load(options.one_model(model, named)) as scope:
         try:
-            census = scope.scan(corpus[0] if len(corpus) == 1 else [*map(Path, corpus)], out=out, options=options)
+            census = scope.scan(corpus[0] if len(corpus) == 1 else [*map(Path, corpus)], out=out, options=settings)
         except KeyboardInterrupt as stopped:
             say(f"stopped: {stopped}; the same command resumes there", err=True)
             raise typer.Exit(INTERRUPTED) from stopped
@@ -76,8 +61,8 @@ def scan(
 def compare(
     before: Annotated[Path, typer.Argument(help="The folder of one scan.")],
     after: Annotated[Path, typer.Argument(help="The folder of another scan.")],
-    count: Count = None,
-    as_json: AsJson = False,
+    count: options.Count = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Compare the results of two scans: which heads changed most.
 
@@ -89,20 +74,20 @@ def compare(
     if as_json:
         show_json({"names": found.names, "changes": found.ranked_rows()[:count]})
     else:
-        show(_comparison_table(found, count or ROWS))
+        show(_comparison_table(found, count or options.ROWS))
 
 
 @app.command()
 def importance(
     text: Annotated[list[str] | None, typer.Argument(help="A text to measure on. Can be repeated.")] = None,
-    model: Model = None,
-    texts: Texts = None,
+    model: options.Model = None,
+    texts: options.Texts = None,
     how: Annotated[
         Literal["exact", "gradient"],
         typer.Option(help="Ablate every head (exact), or estimate all effects from one gradient."),
     ] = "exact",
-    count: Count = None,
-    as_json: AsJson = False,
+    count: options.Count = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Measure how much the loss on some texts changes without each head.
 
@@ -111,20 +96,22 @@ def importance(
     from headscope import load
 
     with load(model) as scope:
-        found = scope.importance([*(text or ()), *read_texts(texts or [], 16, 1000)], how)
-    show_json({"how": how, "heads": found.ranked_rows()[:count]}) if as_json else say(found.listed(count or ROWS))
+        found = scope.importance([*(text or ()), *options.read_texts(texts or [], 16, 1000)], how)
+    show_json({"how": how, "heads": found.ranked_rows()[:count]}) if as_json else say(
+        found.listed(count or options.ROWS)
+    )
 
 
 @app.command()
-def doctor(model: ModelArgument = None, named: Model = None, as_json: AsJson = False) -> None:
+def doctor(model: options.ModelArgument = None, named: options.Model = None, as_json: options.AsJson = False) -> None:
     """Check the installation: versions, devices, backends; or a model: its whole self-check.
 
     Example: headscope doctor, or headscope doctor gpt2
     """
     from headscope.app.doctor import examine
 
-    if one_model(model, named) is not None:
-        _check(one_model(model, named), as_json=as_json)
+    if options.one_model(model, named) is not None:
+        _check(options.one_model(model, named), as_json=as_json)
         return
     checks = examine()
     if as_json:
