@@ -12,7 +12,7 @@ from pydantic_core import to_jsonable_python
 
 from headscope.lab.teach.course.questions import means, readings
 from headscope.lab.teach.crafted_heads import CraftSettings, Job, fit, fresh_model
-from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, LookupTask, StackedModels
+from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, LookupTask
 from headscope.lab.teach.one_or_many import KEYS, PARTITION, PARTITION_WIDTH, ROLES, Outcome, arms, partition_arms
 from headscope.lab.teach.target_patterns import Target
 from headscope.lab.teach.tiny_transformer import Adam
@@ -69,8 +69,7 @@ def lookups(task: LookupTask, arm: Arm, width: int) -> dict[str, Any]:
     """The first row and the first weights of a seed of One or many, and its losses while it learns."""
     budget = Budget(d_model=width, steps=LOOKUP_STEPS)
     model = LookupModel(task, arm, budget, SEED)
-    stack = StackedModels([model], arm)
-    adam = Adam(stack.weights.values(), budget.learning_rate)
+    adam = Adam(model.parameters(), budget.learning_rate)
     generator = torch.Generator().manual_seed(SEED)
     found: dict[str, Any] = {"task": task.name, "arm": arm.name, "d_model": width, "seed": SEED}
     found["n_parameters"] = model.n_parameters()
@@ -80,7 +79,7 @@ def lookups(task: LookupTask, arm: Arm, width: int) -> dict[str, Any]:
         ids, answers = task.rows(budget.batch, generator)
         if not step:
             found["row"], found["answer"] = ids[0].tolist(), answers[0].tolist()
-        loss = F.cross_entropy(stack.logits(ids[None]).flatten(0, 2), answers.flatten())
+        loss = F.cross_entropy(model(ids).flatten(0, 1), answers.flatten())
         losses.append(loss.item())
         adam.rate = budget.learning_rate * min(1.0, (budget.steps - step) / (0.3 * budget.steps))
         adam.descend(loss)

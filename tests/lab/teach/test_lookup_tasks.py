@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, LookupTask, evaluate
+from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, LookupTask, evaluate, train_all
 
 TASKS = st.builds(
     lambda kind, keys, share, values: LookupTask(
@@ -55,3 +55,19 @@ def test_evaluation_marks_each_part_of_unseen_rows() -> None:
         [a == b for a, b in zip(one, two, strict=True)]
         for one, two in zip(said.tolist(), answers.tolist(), strict=True)
     ]
+
+
+def test_one_step_of_training_is_adams_first_step() -> None:
+    """From nothing, Adam moves every weight by its rate, against the sign of its slope."""
+    task, arm = LookupTask(name="t", kind="roles", n_keys=3), Arm(name="a", n_heads=2, d_head=4, d_ff=5)
+    budget = Budget(d_model=8, steps=1, batch=16, learning_rate=0.01, test_rows=8)
+    (trained,) = train_all(task, arm, [7], budget)
+    start = LookupModel(task, arm, budget, 7)
+    ids, answers = task.rows(16, torch.Generator().manual_seed(7))
+    torch.nn.functional.cross_entropy(start(ids).flatten(0, 1), answers.flatten()).backward()
+    for (name, before), after in zip(start.named_parameters(), trained.model.parameters(), strict=True):
+        assert before.grad is not None
+        moved, clear = after.detach() - before.detach(), before.grad.abs() > 1e-5
+        expected = -0.01 * before.grad.sign()
+        torch.testing.assert_close(moved[clear], expected[clear], atol=2e-5, rtol=1e-3, msg=name)
+        assert not moved[before.grad == 0].any()

@@ -102,7 +102,7 @@ def compare(
     budget: Budget | None = None,
     on_outcome: OutcomeCallback | None = None,
 ) -> list[Outcome]:
-    """Train every arm, its seeds as one batch. ``on_outcome`` is called as each arm finishes."""
+    """Train every arm with all seeds. ``on_outcome`` is called as each arm finishes."""
     outcomes: list[Outcome] = []
     for arm in chosen:
         outcomes.append(outcome((task, arm, seeds, budget or Budget())))

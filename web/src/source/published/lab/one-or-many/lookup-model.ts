@@ -1,4 +1,4 @@
-// The small model of One or many and its training; lab/teach/lookup_tasks.py and stacked_seeds.py in the browser.
+// The small model of One or many and its training; lab/teach/lookup_tasks.py in the browser.
 import { attend, attendLast } from "./attention";
 import { Matrix, Tape } from "./backward";
 import { contextOf, vocabularyOf, type Arm, type Rows, type Task } from "./lookup-task";
