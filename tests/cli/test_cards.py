@@ -25,7 +25,7 @@ def run(*words: str) -> str:
 def test_the_length_that_is_asked_for_counts_in_every_form() -> None:
     expected = card.card("gpt2").kv_bytes(777)
     written = json.loads(run("gpt2", "--length", "777", "--json"))["cards"][0]
-    assert (written["length"], written["kv_bytes"]["fp16"]) == (777, expected)
+    assert (written["lengths"], written["cache"]) == ([777], [expected])
     assert f"{size(expected)} in fp16" in run("gpt2", "--length", "777")
     row = next(line for line in run("gpt2", "gpt2-xl", "--length", "777").splitlines() if "KV cache at" in line)
     assert row.startswith("KV cache at 777, fp16")

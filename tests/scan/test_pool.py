@@ -78,8 +78,8 @@ def test_progress_counts_every_token(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     advanced: list[int] = []
     here = run.run_here
 
-    def listen(measurer: Any, folder: Any, shards: Any, advance: Advance, begin: Any) -> None:
-        here(measurer, folder, shards, lambda tokens: (advanced.append(tokens), advance(tokens))[0], begin)
+    def listen(measurer: Any, folder: Any, shards: Any, advance: Advance) -> None:
+        here(measurer, folder, shards, lambda tokens: (advanced.append(tokens), advance(tokens))[0])
 
     monkeypatch.setattr(run, "run_here", listen)
     census = scan(open_tiny(), texts(4), options=ScanOptions(**(OPTIONS | {"workers": 1})))

@@ -44,7 +44,10 @@ def card(
     elif (d_model, heads, kv_heads) != (None, None, None):
         raise InputError("a card from bare sizes needs both --d-model and --heads")
     if as_json:
-        show_json({"cards": [one.to_dict(length) for one in found] or sorted(card.built_in())})
+        from headscope.app.pages.cards import shown
+
+        counted = [shown(one, one, length).model_dump() for one in found]
+        show_json({"cards": counted or sorted(card.built_in())})
     elif found:
         card_text.show(found, length)
     else:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -37,27 +35,6 @@ def _parts(model: nn.Module, dtype: torch.dtype | None) -> Iterator[Any]:
             flat = wanted.detach().contiguous().flatten()
             if flat.numel():
                 yield from (some.cpu().numpy().data for some in torch.split(flat.view(torch.uint8), AT_ONCE))
-
-
-@contextmanager
-def hashing(model: nn.Module) -> Iterator[Future[str]]:
-    """Hash a model's weights in a thread while something else is done: hashing waits neither for Python nor for a GPU.
-
-    Copies from a GPU go by a stream of their own, else each would wait for every pass that has been started.
-    """
-    devices = {weight.device for weight in model.parameters() if weight.device.type == "cuda"}
-    for device in devices:
-        torch.cuda.synchronize(device)
-
-    def work() -> str:
-        with ExitStack() as stack:
-            for device in devices:
-                own: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-                stack.enter_context(torch.cuda.stream(own))
-            return weight_hash(model)
-
-    with ThreadPoolExecutor(1, "weight hash") as pool:
-        yield pool.submit(work)
 
 
 def _plain_tensors(model: nn.Module, name: str, stored: Any) -> Iterator[tuple[str, Tensor]]:

@@ -12,12 +12,10 @@ import signal
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any, Protocol
 
 from headscope.errors import HeadscopeError, InputError
@@ -25,14 +23,11 @@ from headscope.models.recording import OpenModel
 from headscope.models.weight_hash import weight_hash
 from headscope.scan.corpus.packing import PackedRows
 from headscope.scan.measure import Advance, Measurer, Plan
-from headscope.scan.shards import Recipe, ScanFolder, device_name
+from headscope.scan.shards import ScanFolder, device_name
 from headscope.scan.tally import Tally
 
 Opener = Callable[[], OpenModel]
 """Opens the model again, in another process: a function that can be pickled, as ``partial(open_model, "gpt2")``."""
-
-HELD = 2**28
-"""Bytes of tallies that wait in memory for the hash of the weights; they have to be in the recipe before."""
 
 MAX_LOSSES = 3
 """The number of workers lost at one shard that ends a scan."""
@@ -120,56 +115,19 @@ class WorkerPool:
                 worker.stop()
 
 
-class Begin:
-    """The recipe of a scan, made and written into its folder (or compared with the one there) on the first call."""
-
-    def __init__(self, folder: ScanFolder, weights: Future[str], make: Callable[[str], Recipe]) -> None:
-        self.folder, self._weights, self._make = folder, weights, make
-        self._recipe: Recipe | None = None
-
-    @property
-    def ready(self) -> bool:
-        """Whether a call need not wait for the hash of the weights."""
-        return self._weights.done()
-
-    def __call__(self) -> Recipe:
-        if self._recipe is None:
-            recipe = self._make(self._weights.result())
-            self.folder.start(recipe)
-            self._recipe = recipe
-        return self._recipe
-
-
-def run_here(
-    measurer: Measurer, folder: ScanFolder, shards: Iterable[int], advance: Advance, begin: Begin | None = None
-) -> None:
-    """Measure one shard after the other in this process.
-
-    Before a tally is written, ``begin`` is called. Tallies are held until that is ready: the GPU does not wait for it.
-    """
+def run_here(measurer: Measurer, folder: ScanFolder, shards: Iterable[int], advance: Advance) -> None:
+    """Measure one shard after the other in this process."""
     numbers: deque[int] = deque()
-    held: list[tuple[Path, bytes]] = []
 
     def rows() -> Iterator[PackedRows]:
         for shard in shards:
             numbers.append(shard)
             yield folder.rows(shard)
 
-    def write_held() -> None:
-        if held and begin is not None:
-            begin()
-        while held:
-            folder.write(*held.pop(0))
+    def write(tally: Tally) -> None:
+        folder.write(folder.tally_file(numbers.popleft()), tally.to_bytes())
 
-    def hold(tally: Tally) -> None:
-        held.append((folder.tally_file(numbers.popleft()), tally.to_bytes()))
-        if begin is None or begin.ready or sum(len(data) for _, data in held) > HELD:
-            write_held()
-
-    try:
-        measurer.measure_all(rows(), hold, advance)
-    finally:
-        write_held()
+    measurer.measure_all(rows(), write, advance)
 
 
 def process_pool(setup: WorkerSetup, size: int) -> WorkerPool:

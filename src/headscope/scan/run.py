@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +16,7 @@ from headscope.errors import InputError
 from headscope.heads.questions.standard_questions import STANDARD
 from headscope.models.modes import device_of, threads
 from headscope.models.recording import OpenModel
-from headscope.models.weight_hash import hashing
+from headscope.models.weight_hash import weight_hash
 from headscope.scan.census import Census
 from headscope.scan.corpus.documents import Corpus, FileHashes
 from headscope.scan.corpus.packing import RowFormat
@@ -25,7 +24,7 @@ from headscope.scan.corpus.packing_check import choose_row_format
 from headscope.scan.corpus.reading import CorpusReader, CorpusSource
 from headscope.scan.measure import Advance, Measurer, Plan
 from headscope.scan.options import ScanOptions
-from headscope.scan.pool import Begin, Opener, WorkerSetup, process_pool, run_here
+from headscope.scan.pool import Opener, WorkerSetup, process_pool, run_here
 from headscope.scan.shards import SCHEMA_VERSION, Packing, Recipe, ScanFolder, describe_machine, describe_model
 
 
@@ -53,26 +52,22 @@ def scan(
         source = Corpus(corpus, field=options.field, lines=options.lines, broken=options.broken)
         stack.enter_context(folder.lock())
         earlier = folder.recipe()
-        stack.enter_context(
-            threads(options.threads or (earlier.threads if earlier else _threads(model, options.workers)))
-        )
-        weights = stack.enter_context(hashing(model.model))
-        return _scan_into(folder, model, source, options, opener, weights)
+        # beside a GPU there is little to do at a time: waking threads would take longer
+        usual = 1 if device_of(model.model).type == "cuda" else max(1, torch.get_num_threads() // options.workers)
+        stack.enter_context(threads(options.threads or (earlier.threads if earlier else usual)))
+        return _scan_into(folder, model, source, options, opener)
 
 
 def _scan_into(
-    folder: ScanFolder, model: OpenModel, corpus: Corpus, options: ScanOptions, opener: Opener | None,
-    weights: Future[str],
-) -> Census:  # fmt: skip
+    folder: ScanFolder, model: OpenModel, corpus: Corpus, options: ScanOptions, opener: Opener | None
+) -> Census:
     earlier, n_threads = folder.recipe(), torch.get_num_threads()
     row_format = choose_row_format(model, options.context_for(model.shape.context))
     hashes = FileHashes()
     identity = corpus.identity(hashes, counting("checking the corpus", corpus.n_bytes))
-    begin = Begin(folder, weights, lambda known: _recipe(model, known, identity, options, row_format, n_threads))
-    if earlier is None:
-        folder.check_free()  # the recipe is written when the weights are hashed, before any tally
-    else:
-        begin()
+    recipe = _recipe(model, weight_hash(model.model), identity, options, row_format, n_threads)
+    if earlier is not None:
+        folder.start(recipe)
     source = CorpusSource(model, corpus, options, row_format)
     packing = None if earlier is None else folder.packing()
     if corpus.known_by_reading and (packing is not None or folder.finished):
@@ -80,49 +75,41 @@ def _scan_into(
     if folder.finished:
         folder.remove_work()
         return Census.load(folder.path)
-    packing = _measure(begin, CorpusReader(folder, source, hashes, packing), opener)
+    packing = _measure(recipe, CorpusReader(folder, source, hashes, packing), opener)
     result = {**asdict(packing), "interval_over": packing.unit, "notes": list(model.notes)}
-    census = Census(folder.merged_tally(packing), begin().with_result(**result), model.processor.tokens_of)
+    census = Census(folder.merged_tally(packing), recipe.with_result(**result), model.processor.tokens_of)
     for name, data in census.files().items():
         folder.write(folder.path / name, data)
     folder.remove_work()
     return census
 
 
-def _measure(begin: Begin, reader: CorpusReader, opener: Opener | None) -> Packing:
+def _measure(recipe: Recipe, reader: CorpusReader, opener: Opener | None) -> Packing:
     """Measure the shards that have no tally yet: here, while the corpus is read where that helps, or elsewhere."""
-    folder, source, options = begin.folder, reader.source, reader.source.options
+    folder, source, options = reader.folder, reader.source, reader.source.options
     here = opener is None or (options.workers == 1 and not options.ray)
-    if reader.packing is None and not (here and _reads_ahead(source)):
+    # Measured while it is read beside a GPU only, as on a CPU both need the same cores; and never what is known only
+    # by reading it.
+    ahead = device_of(source.model.model).type == "cuda" and not source.corpus.known_by_reading
+    if reader.packing is None and not (here and ahead):
         reader.read_all()
+    folder.start(recipe)  # not before: a corpus that cannot be read leaves none
     unit, shards = reader.missing()
     plan = Plan.make(source.model, options, source.row_format, torch.get_num_threads(), unit)
     measurer = Measurer(source.model, plan)
     try:
         advance = counting("scanning", reader.tokens_missing)
         if here:
-            run_here(measurer, folder, shards, advance, begin)
+            run_here(measurer, folder, shards, advance)
         elif missing := list(shards):
             assert opener is not None, "scan refuses workers without one"
-            _measure_elsewhere(begin, opener, plan, options, missing, advance)
+            setup = WorkerSetup(opener, plan, recipe.weights_sha256, recipe.device)
+            _measure_elsewhere(setup, folder, options, missing, advance)
     except KeyboardInterrupt as stopped:
         of = "" if reader.packing is None else f" of {reader.packing.shards}"
         raise KeyboardInterrupt(f"{folder.n_tallies()}{of} shards are kept in {folder.path}") from stopped
     assert reader.packing is not None, "it is there when the last shard has been read"
     return reader.packing
-
-
-def _reads_ahead(source: CorpusSource) -> bool:
-    """Whether shards are measured while the corpus is read: beside a GPU. On a CPU both would need the same cores.
-
-    A text that is known only by reading it is read before anything of it is measured.
-    """
-    return device_of(source.model.model).type == "cuda" and not source.corpus.known_by_reading
-
-
-def _threads(model: OpenModel, workers: int) -> int:
-    """CPU threads for each worker. Beside a GPU there is little to do at a time: waking threads would take longer."""
-    return 1 if device_of(model.model).type == "cuda" else max(1, torch.get_num_threads() // workers)
 
 
 def _recipe(
@@ -136,7 +123,7 @@ def _recipe(
             "corpus": corpus,
             "reading": {"field": options.field, "lines": options.lines, "broken": options.broken},
             "max_tokens": options.max_tokens,
-            "packing": row_format.to_recipe() | _windows(model, row_format.context),
+            "packing": row_format.to_recipe(),
             "rows_in_pass": options.batch_for(row_format.context, device_of(model.model)),
             "rows_in_shard": options.rows_in_shard(row_format.context, device_of(model.model)),
             "questions": [*STANDARD, *(rule.identity() for rule in options.rules)],
@@ -146,12 +133,6 @@ def _recipe(
             "machine": describe_machine(model, n_threads),
         }
     )
-
-
-def _windows(model: OpenModel, context: int) -> dict[str, Any]:
-    """Sites that do not see a whole row: before this entry, rows were counted there that saw no answer."""
-    windows = {site.name: site.window for site in model.shape.sites.values() if (site.window or context) < context}
-    return {"windows": windows} if windows else {}
 
 
 def _check_same_text(folder: ScanFolder, source: CorpusSource) -> None:
@@ -164,11 +145,9 @@ def _check_same_text(folder: ScanFolder, source: CorpusSource) -> None:
 
 
 def _measure_elsewhere(
-    begin: Begin, opener: Opener, plan: Plan, options: ScanOptions, shards: list[int], advance: Advance
+    setup: WorkerSetup, folder: ScanFolder, options: ScanOptions, shards: list[int], advance: Advance
 ) -> None:
     """Measure shards in worker processes, or on Ray."""
-    recipe, folder = begin(), begin.folder
-    setup = WorkerSetup(opener, plan, recipe.weights_sha256, recipe.device)
     if not options.ray:
         process_pool(setup, options.workers).run(folder, shards, advance)
         return

@@ -271,12 +271,8 @@ def describe_model(model: OpenModel, weights_sha256: str | None = None) -> dict[
 
 def describe_machine(model: OpenModel, threads: int) -> dict[str, Any]:
     """The device, threads and versions that the last digits depend on."""
-    device = device_of(model.model)
-    # Before, observed one by one, then together and summed by PyTorch: other last digits.
-    together = {"sites": "observed and summed together"} if device.type == "cuda" else {}
     return {
-        "device": device_name(device),
-        **together,
+        "device": device_name(device_of(model.model)),
         "threads": threads,
         "torch": torch.__version__,
         "transformers": version("transformers"),

@@ -17,9 +17,6 @@ def test_changing_heads() -> None:
     wide = llama.change(n_heads=16)
     assert (wide.model.d_head, wide.model.n_kv_heads) == (256, 4)
     assert wide.parameters.total == llama.parameters.total
-    choices = llama.kv_choices(8192)
-    assert [choice["n_kv_heads"] for choice in choices] == [32, 16, 8, 4, 2, 1]
-    assert choices[2]["total"] == llama.parameters.total
     for name in ("gpt2", "falcon-7b", "falcon-40b", "phi-4-mini"):
         same = card(name)
         again = same.change(n_kv_heads=same.model.n_kv_heads)
@@ -47,13 +44,6 @@ def test_a_choice_of_heads_is_what_choosing_it_gives(name: str) -> None:
         changed = whole.change(n_heads=choice["n_heads"])
         assert (changed.model.n_heads, changed.model.d_head) == (choice["n_heads"], choice["d_head"])
         assert changed.title == f"{whole.title}, changed"
-    for row in whole.kv_choices(100):
-        changed = whole.change(n_kv_heads=row["n_kv_heads"])
-        assert row == {
-            "n_kv_heads": changed.model.n_kv_heads, "attention": changed.model.kind,
-            "kv_bytes": changed.kv_bytes(100), "total": changed.parameters.total,
-        }  # fmt: skip
-    assert bool(whole.kv_choices(100)) == (whole.model.latent is None)
 
 
 def test_falcon_with_kv_groups_is_its_newer_version_with_one_norm() -> None:

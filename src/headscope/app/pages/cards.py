@@ -128,7 +128,7 @@ def read_card(asked: CardRequest) -> CardResponse:
     card = found
     if asked.n_heads not in (None, found.model.n_heads) or asked.n_kv_heads not in (None, found.model.n_kv_heads):
         card = found.change(n_heads=asked.n_heads, n_kv_heads=asked.n_kv_heads)
-    return _answer(card, found)
+    return shown(card, found)
 
 
 def _card(asked: CardRequest) -> Card:
@@ -139,19 +139,14 @@ def _card(asked: CardRequest) -> Card:
         sizes = asked.sizes.model_dump()
         return from_sizes(sizes.pop("d_model"), sizes.pop("n_heads"), **sizes)
     if asked.config is not None:
-        return _read_config(asked.config)
+        if not asked.config.lstrip().startswith("{"):  # anything else could be taken for a path
+            raise InputError(f"this is not a config.json: it does not begin with a brace; one looks like {EXAMPLE}")
+        return card_of(asked.config)
     if asked.name not in built_in():
         raise InputError(
             f"there is no card called {asked.name!r}; pick one of the {len(built_in())}, or paste a config"
         )
     return built_in()[asked.name]
-
-
-def _read_config(text: str) -> Card:
-    """A config as text. Anything but a JSON object could be taken for a path, and is refused here."""
-    if not text.lstrip().startswith("{"):
-        raise InputError(f"this is not a config.json: it does not begin with a brace; one looks like {EXAMPLE}")
-    return card_of(text)
 
 
 def _lit(card: Card, published: Card) -> dict[str, int]:
@@ -171,8 +166,10 @@ def _lengths(card: Card) -> list[int]:
     return sorted({*doubling, *own})
 
 
-def _answer(card: Card, published: Card) -> CardResponse:
-    model, parameters, lengths = card.model, card.parameters, _lengths(published)
+def shown(card: Card, published: Card, length: int | None = None) -> CardResponse:
+    """Count a card at one length, or at those of the page. ``published``: the same before its heads were changed."""
+    model, parameters = card.model, card.parameters
+    lengths = _lengths(published) if length is None else [length]
     names = ("model_type", "d_model", "n_layers", "n_heads", "n_kv_heads", "d_head", "d_value", "context")
     experts = model.experts
     return CardResponse(

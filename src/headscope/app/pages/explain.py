@@ -20,7 +20,6 @@ from headscope.heads.explain.trace import LeftOut, Step
 from headscope.heads.explain.why import NUMBERS, Place, Share
 from headscope.heads.look.look import Look
 from headscope.heads.patching import patching
-from headscope.names import Head
 
 PAIRED = 32  # writers of each side whose pairs are sent: 1,024 numbers
 STREAM_BYTES = 2**30  # of the recorded residual stream of one text
@@ -207,7 +206,9 @@ def trace_back(look: Look, asked: TraceRequest) -> TraceResponse:
 def cut_path(look: Look, asked: CutPathRequest) -> CutPathResponse:
     """Cut one path of a look: the weight, the logit and the probability as they are, predicted, and in truth."""
     position, token = _explained_token(look, asked.query if asked.position is None else asked.position, asked.token)
-    readers = _group_of(look, asked.reader) if asked.group else (look.shape.find(asked.reader),)
+    reader = look.shape.find(asked.reader)
+    group = look.shape.sites[reader.site].group(reader.head) if asked.group else ()
+    readers = (reader, *(head for head in group if head != reader))
     cut = path(asked.writer, readers, into=asked.into, query=asked.query, key=asked.key)
     found = path_effect(look, cut, token.id, position)
     changes = list(found.answers.items())
@@ -269,12 +270,6 @@ def _explained_token(look: Look, position: int, token: int | None) -> tuple[int,
     _check_stream(look)
     place = look.position(position)
     return place, next_token(look, place, token)
-
-
-def _group_of(look: Look, name: str) -> tuple[Head, ...]:
-    """All heads that read the same keys as a head, itself first."""
-    own = look.shape.find(name)
-    return (own, *(head for head in look.shape.sites[own.site].group(own.head) if head != own))
 
 
 def _by_size(shares: Sequence[Share]) -> list[int]:

@@ -206,7 +206,11 @@ class Session:
     def model(self) -> ModelInfo:
         shape = self.scope.shape
         sizes = {name: getattr(shape, name) for name in ("name", "d_model", "vocabulary", "context", "trained")}
-        sites = [_site_info(site) for site in shape.sites.values()]
+        sites = [
+            SiteInfo(**asdict(site), queries=queries, keys=keys)
+            for site in shape.sites.values()
+            for queries, keys in [usual_sides(site)]
+        ]
         return ModelInfo(
             **sizes,
             title=model_title(self.scope),
@@ -223,12 +227,20 @@ class Session:
         return sum(weight.numel() for weight in self.scope.model.model.parameters())
 
     def look(self, asked: LookRequest) -> tuple[LookResponse, Arrays]:
-        return self._shown(self._open_text(asked.text) if asked.text is not None else self._open(asked.look or ""))
+        if asked.text is None:
+            return self._shown(self._open(asked.look or ""))
+        name = hashlib.sha256(asked.text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return self._shown(self.kept.look(name) or self.kept.keep(self._read(name, asked.text)))
 
     def look_media(self, asked: MediaRequest, owner: str = "") -> tuple[LookResponse, Arrays]:
         """Look at a picture or sound that a client has sent; it is found again by that client alone."""
         name = asked.name(owner)
-        return self._shown(self.kept.look(name) or self.kept.keep(self._read_media(name, asked)))
+        opened = self.kept.look(name)
+        if opened is None:
+            look = self.scope.observe(source := asked.source())
+            opened = Opened(name, asked.text or "", source, look, len(look.tokens), PatternTiles(look), sent=True)
+            self.kept.keep(opened)
+        return self._shown(opened)
 
     def received(self, asked: ReceivedRequest) -> tuple[ReceivedResponse, Arrays]:
         return received(self._open(asked.look).look, asked)
@@ -376,10 +388,6 @@ class Session:
         text = asked.text if asked.text is not None else self.kept.text(asked.look or "") or ""
         return len(text) if len(text) > LONG_REQUEST else len(text.encode("utf-8", "surrogatepass"))
 
-    def _open_text(self, text: str) -> Opened:
-        name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        return self.kept.look(name) or self.kept.keep(self._read(name, text))
-
     def _open(self, name: str) -> Opened:
         opened, text = self.kept.look(name), self.kept.text(name)
         if opened is None and name in self.given:
@@ -412,11 +420,6 @@ class Session:
                 return ids, len(beginning) == len(text)
             beginning = text[: min(2 * len(beginning), MOST_SPLIT)]
 
-    def _read_media(self, name: str, asked: MediaRequest) -> Opened:
-        source = asked.source()
-        look = self.scope.observe(source)
-        return Opened(name, asked.text or "", source, look, len(look.tokens), PatternTiles(look), sent=True)
-
     def _under(self, opened: Opened, position: int | None, edits: list[Edit]) -> Tensor:
         """The logits at one position under these edits, or the whole output."""
         key = (opened.name, "|".join(sorted(edit.key for edit in edits)), position)
@@ -440,8 +443,3 @@ def _kinds(model: OpenModel) -> list[Kind]:
     """What a model reads; text where it does not say."""
     kinds = set(input_kinds(getattr(model, "takes", frozenset())) or getattr(model, "reads", ["text"]))
     return [kind for kind in ("text", "pictures", "sound") if kind in kinds]
-
-
-def _site_info(site: Site) -> SiteInfo:
-    queries, keys = usual_sides(site)
-    return SiteInfo(**asdict(site), queries=queries, keys=keys)

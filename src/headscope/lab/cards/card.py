@@ -13,7 +13,7 @@ from typing import Any
 
 from headscope.errors import InputError
 from headscope.lab.cards.config_reader import EXAMPLE, KEYS, Architecture, read_config
-from headscope.lab.cards.counting import BYTES, Parameters, count_parameters, kept_per_token, kv_bytes, next_token_flops
+from headscope.lab.cards.counting import Parameters, count_parameters, kept_per_token, kv_bytes, next_token_flops
 
 LARGEST_CONFIG = 4_000_000
 USUAL_LENGTH = 8192
@@ -78,22 +78,6 @@ class Card:
             config |= {"new_decoder_architecture": True, "num_ln_in_parallel_attn": 1}
         return _make_card(config, self.name, f"{self.title}, changed", self.source)
 
-    def kv_choices(self, length: int) -> list[dict[str, Any]]:
-        """Cache and total for every possible number of KV heads, from MHA to MQA."""
-        if self.model.latent is not None:
-            return []
-        counts = [count for count in range(self.model.n_heads, 0, -1) if self.model.n_heads % count == 0]
-        return [
-            {
-                "n_kv_heads": count,
-                "attention": changed.model.kind,
-                "kv_bytes": changed.kv_bytes(length),
-                "total": changed.parameters.total,
-            }
-            for count in counts
-            for changed in (self.change(n_kv_heads=count),)
-        ]
-
     def head_choices(self) -> list[dict[str, int]]:
         """The same width divided among other numbers of heads; the heads of MLA keep their size."""
         model, fixed, width = self.model, self.model.latent is not None, self.model.n_heads * self.model.d_head
@@ -103,39 +87,6 @@ class Card:
             for count in counts
             if count and (fixed or width % count == 0)
         ]
-
-    def to_dict(self, length: int | None = None) -> dict[str, Any]:
-        length = self.length if length is None else length
-        model, parameters = self.model, self.parameters
-        return {
-            "name": self.name,
-            "title": self.title,
-            "source": self.source,
-            "config": dict(self.config),
-            "model_type": model.model_type,
-            "attention": model.kind,
-            **{
-                name: getattr(model, name)
-                for name in ("d_model", "n_layers", "n_heads", "n_kv_heads", "d_head", "d_value")
-            },
-            "group_size": model.n_heads // model.n_kv_heads,
-            "windows": list(model.windows),
-            "vocabulary": model.vocabulary,
-            "context": model.context,
-            "heads_in_all": self.heads_in_all,
-            "parameters": parameters.parts,
-            "total": parameters.total,
-            "active": None if parameters.unknown else sum(parameters.active.values()),
-            "unknown": list(parameters.unknown),
-            "exact": self.exact,
-            "length": length,
-            "kv_bytes_per_token": {dtype: self.kv_bytes(1, dtype) for dtype in BYTES},
-            "kv_bytes": {dtype: self.kv_bytes(length, dtype) for dtype in BYTES},
-            "flops": self.flops(length),
-            "kv_choices": self.kv_choices(length),
-            "head_choices": self.head_choices(),
-            "notes": notes(self),
-        }
 
 
 def _make_card(config: Mapping[str, Any], name: str = "", title: str = "", source: str = "") -> Card:
