@@ -28,60 +28,43 @@ class _Check:
 
 def examine() -> list[_Check]:
     """Run every check."""
-    return [_python(), *_packages(), *_devices(), _triton(), *_backends(), _embedded(), _page(), *_extras()]
-
-
-def _python() -> _Check:
-    return _Check("python", True, f"{platform.python_version()} on {platform.system()} {platform.machine()}")
-
-
-def _packages() -> list[_Check]:
+    system = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     names = ("headscope", "torch", "transformers", "safetensors", "pyarrow", "fastapi", "uvicorn", "typer")
-    return [_Check(name, True, metadata.version(name)) for name in names]
+    versions = [_Check(name, True, metadata.version(name)) for name in names]
+    return [_Check("python", True, system), *versions, *_devices(), *_parts(), *_extras()]
 
 
 def _devices() -> list[_Check]:
     import torch
 
-    if not torch.cuda.is_available():
-        return [_Check("cuda", False, "no CUDA device: everything runs on the CPU")]
-    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    return [_Check("cuda", True, ", ".join(names))]
-
-
-def _triton() -> _Check:
-    """The language of the fused backend; PyTorch installs it where it can run."""
-    if util.find_spec("triton") is None:
-        return _Check("triton", False, "not installed: the fused backend cannot run, blockwise is used instead")
-    return _Check("triton", True, metadata.version("triton"))
-
-
-def _backends() -> list[_Check]:
-    import torch
-
     from headscope.attention.engine import refusals
     from headscope.attention.scores import Scores
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    cuda = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    triton = util.find_spec("triton") is not None  # PyTorch installs it where it can run
+    no_triton = "not installed: the fused backend cannot run, blockwise is used instead"
+    device = "cuda" if cuda else "cpu"
     q = torch.zeros(1, 1, 2, 64, device=device, dtype=torch.float16 if device == "cuda" else torch.float32)
     return [
-        _Check(f"backend {name}", reason is None, reason or f"works on {device}")
-        for name, reason in refusals(q, q, q, Scores()).items()
+        _Check("cuda", bool(cuda), ", ".join(cuda) or "no CUDA device: everything runs on the CPU"),
+        _Check("triton", triton, metadata.version("triton") if triton else no_triton),
+        *(
+            _Check(f"backend {name}", reason is None, reason or f"works on {device}")
+            for name, reason in refusals(q, q, q, Scores()).items()
+        ),
     ]
 
 
-def _embedded() -> _Check:
+def _parts() -> list[_Check]:
     from headscope.scope import EMBEDDED
 
-    here = (EMBEDDED / "config.json").is_file()
-    detail = "opens with no download" if here else "missing from this copy; reinstall headscope"
-    return _Check("embedded model", here, detail)
-
-
-def _page() -> _Check:
-    here = (Path(__file__).parent / "static" / "index.html").is_file()
-    detail = "built; opens with `headscope`" if here else "not built in this copy; run `make web`, which needs Node 20"
-    return _Check("page", here, detail)
+    model, page = (EMBEDDED / "config.json").is_file(), (Path(__file__).parent / "static" / "index.html").is_file()
+    opens, missing = "opens with no download", "missing from this copy; reinstall headscope"
+    built, not_built = "built; opens with `headscope`", "not built in this copy; run `make web`, which needs Node 20"
+    return [
+        _Check("embedded model", model, opens if model else missing),
+        _Check("page", page, built if page else not_built),
+    ]
 
 
 def _extras() -> list[_Check]:

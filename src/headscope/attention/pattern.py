@@ -108,19 +108,6 @@ def weights(source: PatternSource, rows: Index, columns: Index) -> Float[Tensor,
     return block
 
 
-def row_maxima(source: PatternSource, columns: slice) -> Float[Tensor, "batch query"]:
-    """Find one head's largest weight among these columns, for every row, block by block; 0 without columns."""
-    keys = torch.split(torch.arange(source.k.shape[2], device=source.q.device)[columns], 4 * BLOCK)
-    maxima = source.logsumexp.new_zeros(source.q.shape[0], source.q.shape[2])
-    for row in range(0, source.q.shape[2], BLOCK):
-        rows = slice(row, row + BLOCK)
-        report_progress("finding each row's largest weight", row, source.q.shape[2])
-        for part in keys:
-            if len(part):
-                maxima[:, rows] = torch.maximum(maxima[:, rows], weights(source, rows, part)[:, 0].amax(2))
-    return maxima
-
-
 def pooled(source: PatternSource, shape: tuple[int, int], rows: slice, columns: slice) -> Pooled:
     """Reduce a rectangle of one head's pattern to ``shape`` cells, as equal in size as can be, block by block."""
     row_index = _indices(rows, source.q.shape[2], source.q.device)
@@ -159,7 +146,7 @@ class _Cells(NamedTuple):
     share: Float[Tensor, "cell item"]
 
 
-def _cells(index: Int[Tensor, " chosen"], n_cells: int) -> Iterator[_Cells]:
+def _cells(index: Int[Tensor, "_"], n_cells: int) -> Iterator[_Cells]:
     """Runs of cells that cover about ``BLOCK`` positions together; a longer cell comes in parts."""
     edges = torch.arange(n_cells + 1, device=index.device) * len(index) // n_cells
     at_once = max(1, BLOCK * n_cells // len(index))

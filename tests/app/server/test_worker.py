@@ -73,7 +73,7 @@ def test_nothing_is_computed_for_a_disconnected_client(session):
 def test_a_response_with_arrays_is_a_container(session):
     card, array = ImportanceResponse(look="x", read=3), np.arange(4, dtype=np.float32)
     answer = asyncio.run(
-        RequestWorker(ModelRegistry(session)).run_packed(visitor(), None, lambda _: (card, {"importance": array}))
+        RequestWorker(ModelRegistry(session)).run(visitor(), None, lambda _: (card, {"importance": array}))
     )
     assert answer.media_type == "application/x-headscope"
     found = unpack(bytes(answer.body))

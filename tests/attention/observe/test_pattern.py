@@ -91,15 +91,6 @@ def test_one_head_of_a_source_keeps_its_factors_and_its_own_mask_and_bias() -> N
     assert source.only(None) is source
 
 
-def test_row_maxima_are_over_the_given_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pattern, "BLOCK", 7)
-    x = torch.randn(1, 1, 40, 8)
-    seen = observe(x, x, x, scores=Scores(mask=causal()))
-    source = pattern.PatternSource(seen.q, seen.k, seen.logsumexp, seen.scores)
-    assert_close(pattern.row_maxima(source, slice(1, None))[0], seen.weights()[0, 0, :, 1:].amax(1))
-    assert not pattern.row_maxima(source, slice(40, None)).any()
-
-
 def test_a_head_row_or_shape_that_does_not_exist_is_refused() -> None:
     x = torch.randn(1, 2, 5, 4)
     seen = observe(x, x, x)

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from headscope.app.pages.explain import CutPathRequest, TraceRequest, TraceResponse, WhyRequest, WhyResponse
+from headscope.app.pages.explain import CutPathRequest, TraceRequest, WhyRequest
 from headscope.app.pages.microscope import LookRequest, Session
 from headscope.errors import HeadscopeError
 
@@ -24,35 +24,28 @@ def explained(session: Session, look: str, last: int) -> dict[str, Any]:
         return found
     with contextlib.suppress(HeadscopeError):
         trace = found["trace"] = session.trace(TraceRequest(look=look, position=last))
-        _explain_arrows(session, (look, last), _arrows(trace), found)
+        steps = [step for step in trace.steps if step.kind == "head" and not step.rests]
+        reads = [(abs(read.share), step.name, read.place.position) for step in steps for read in step.reads]
+        _explain_arrows(session, (look, last), reads, found)
     return found
 
 
 def _explain_arrows(
-    session: Session, place: tuple[str, int], arrows: Sequence[tuple[str, int]], found: dict[str, Any]
+    session: Session, place: tuple[str, int], arrows: Sequence[tuple[float, str, int]], found: dict[str, Any]
 ) -> None:
-    """Add the split of the first of these arrows (a head, and a key that it reads), and the cut of its main writer."""
+    """Add the split of the largest of these arrows (size, head, and key that it reads), and the cut of its writer.
+
+    That is the writer at the key that the page pins first: the largest with the sign of the total.
+    """
     look, last = place
-    for head, key in arrows[:MOST_ARROWS]:
+    for _, head, key in sorted(arrows, reverse=True)[:MOST_ARROWS]:
         why = session.why(WhyRequest(look=look, head=head, query=last, key=key))
         found["arrows"][f"{head} {last} {key} mean"] = why
-        writer = _main_writer(why)
-        if writer is not None:
+        sign = -1.0 if why.total < 0 else 1.0
+        writers = (each.name for each in why.answered if each.value * sign > 0 and each.kind != "reader")
+        if (writer := next(writers, None)) is not None:
             asked = CutPathRequest(look=look, writer=writer, reader=head, query=last, key=key)
             found["cuts"][f"{writer} {head} k {last} {key}"] = session.cut_path(asked)
-
-
-def _arrows(trace: TraceResponse) -> list[tuple[str, int]]:
-    """Heads of the trace and the keys that they read, those with the largest share first."""
-    steps = [step for step in trace.steps if step.kind == "head" and not step.rests]
-    reads = [(abs(read.share), step.name, read.place.position) for step in steps for read in step.reads]
-    return [(head, key) for _, head, key in sorted(reads, reverse=True)]
-
-
-def _main_writer(why: WhyResponse) -> str | None:
-    """The writer at the key that the page pins first: the largest with the sign of the total."""
-    sign = -1.0 if why.total < 0 else 1.0
-    return next((each.name for each in why.answered if each.value * sign > 0 and each.kind != "reader"), None)
 
 
 EXAMPLES = (
@@ -80,12 +73,12 @@ def stored_explanations(session: Session, texts: Sequence[str]) -> Iterator[tupl
             yield text, json.dumps(to_jsonable_python(found), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _strongest_arrows(session: Session, look: str, query: int) -> list[tuple[str, int]]:
-    """Every head with the key that it reads most at this query, strongest first."""
+def _strongest_arrows(session: Session, look: str, query: int) -> list[tuple[float, str, int]]:
+    """Every head with the key that it reads most at this query, and that weight."""
     opened = session.kept.look(look)
     assert opened is not None
     found = []
     for head in opened.look.shape.heads():
         weight, key = opened.look.pattern(head)[query].max(-1)
         found.append((float(weight), str(head), int(key)))
-    return [(head, key) for _, head, key in sorted(found, reverse=True)]
+    return found

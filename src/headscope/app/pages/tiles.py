@@ -114,8 +114,14 @@ class PatternTiles:
         strongest = self.look.statistics(head.site).strongest
         if strongest is not None and not aside:
             return strongest.weight[0, head.head]
+        source = self.look.source(head)
+        n_query, n_key = source.q.shape[2], source.k.shape[2]
+        if aside and n_key == 1:
+            return source.logsumexp.new_zeros(n_query)
         columns = slice(int(aside), None)
-        return self._row_maxima.cached((head, aside), lambda: pattern.row_maxima(self.look.source(head), columns)[0])
+        return self._row_maxima.cached(
+            (head, aside), lambda: pattern.pooled(source, (n_query, 1), slice(None), columns).maximum[0, :, 0]
+        )
 
 
 def span(asked: tuple[int, int], length: int) -> tuple[int, int]:

@@ -197,7 +197,8 @@ def _without_origin(graph: onnx.ModelProto) -> onnx.ModelProto:
 
 def _exportable(model: OpenModel) -> HuggingFaceModel:
     """Refuse by name what the graph or the browser cannot do."""
-    _require_packages()
+    if any(find_spec(package) is None for package in ("onnx", "onnxruntime", "onnxscript")):
+        raise ExportError(HOW_TO_INSTALL)
     name, sites = model.shape.name, model.shape.sites.values()
     if not isinstance(model, HuggingFaceModel):
         raise ExportError(f"{name} is not a transformers model that calls the attention interface")
@@ -213,11 +214,6 @@ def _exportable(model: OpenModel) -> HuggingFaceModel:
             f"{name} has {count / 1e6:.0f} million parameters; a browser is sent at most {LARGEST / 1e6:.0f} million"
         )
     return model
-
-
-def _require_packages() -> None:
-    if any(find_spec(package) is None for package in ("onnx", "onnxruntime", "onnxscript")):
-        raise ExportError(HOW_TO_INSTALL)
 
 
 def _site_scores(model: OpenModel, ids: Tensor) -> dict[str, _SiteScores]:
@@ -244,7 +240,7 @@ def _scores_of(site: str, call: Call) -> _SiteScores:
 def _attend(call: Call, how: _SiteScores, cuts: Tensor, site: int) -> Tensor:
     """z from q, k and v, without the arrows of this site that are knocked out."""
     n_heads, length = call.q.shape[1:3]
-    k, v = (_for_every_head(part, n_heads) for part in (call.k, call.v))
+    k, v = (part.repeat_interleave(n_heads // part.shape[1], 1) for part in (call.k, call.v))
     scores = (call.q * how.scale) @ k.mT
     if how.softcap is not None:
         scores = torch.tanh(scores / how.softcap) * how.softcap
@@ -256,15 +252,6 @@ def _attend(call: Call, how: _SiteScores, cuts: Tensor, site: int) -> Tensor:
     # A query that has lost its only key attends to nothing; softmax has given that key everything.
     lost = torch.where(here, -weights[arrows], 0.0)
     return weights.index_put(arrows, lost, accumulate=True) @ v
-
-
-def _for_every_head(part: Tensor, n_heads: int) -> Tensor:
-    """Keys or values of a KV head, once for every head that reads them."""
-    batch, n_kv_heads, length, width = part.shape
-    if n_kv_heads == n_heads:
-        return part
-    group = n_heads // n_kv_heads
-    return part[:, :, None].expand(batch, n_kv_heads, group, length, width).reshape(batch, n_heads, length, width)
 
 
 def _allowed(mask: Mask, length: int) -> Tensor:

@@ -26,8 +26,9 @@ def hosts_on_network(bound: str) -> list[str]:
     if bound not in EVERY:
         return [] if bound == "localhost" or is_loopback(bound) else [bound]
     found = [*_of_default_route(), *_of_interfaces(), *_of_own_name()]
-    version = ipaddress.ip_address(bound).version
-    return [host for host in dict.fromkeys(found) if _reaches_others(host, version)]
+    version, known = ipaddress.ip_address(bound).version, map(ipaddress.ip_address, dict.fromkeys(found))
+    reachable = (each for each in known if not (each.is_loopback or each.is_link_local or each.is_unspecified))
+    return [str(each) for each in reachable if each.version == version]
 
 
 def join_addresses(hosts: list[str], port: int, asked_as: str) -> list[str]:
@@ -78,9 +79,3 @@ def _of_own_name() -> list[str]:
         return socket.gethostbyname_ex(socket.gethostname())[2]
     except OSError:
         return []
-
-
-def _reaches_others(host: str, version: int) -> bool:
-    address = ipaddress.ip_address(host)
-    only_here = address.is_loopback or address.is_link_local or address.is_unspecified
-    return address.version == version and not only_here

@@ -18,7 +18,7 @@ from headscope.app.server import sandbox
 from headscope.app.server.errors import add_error_handlers
 from headscope.app.server.guard import Guard
 from headscope.app.server.join import Join
-from headscope.app.server.routes import census, classroom, lab, learn, microscope, models
+from headscope.app.server.routes import census, classroom, lab, learn, microscope
 from headscope.app.server.token import AccessToken
 from headscope.app.server.worker import RequestWorker
 
@@ -36,7 +36,6 @@ def application(
     app = FastAPI(title="headscope", version=__version__, docs_url=None, redoc_url=None)
     add_error_handlers(app)
     worker = RequestWorker(registry)
-    app.include_router(models.routes(worker))
     app.include_router(microscope.routes(worker))
     app.include_router(lab.routes(worker))
     app.include_router(learn.routes(worker, films or Films(), held))

@@ -90,16 +90,11 @@ async def whole_body(scope: Scope, receive: Receive) -> Receive:
     except TimeoutError:
         message = f"the request did not arrive within {BODY_TIMEOUT:.0f} seconds; send it again"
         raise HTTPException(HTTPStatus.REQUEST_TIMEOUT, message) from None
-    if body is None:
-        return _disconnected
-    delivered = False
+    whole: Message = {"type": "http.request", "body": body, "more_body": False}
+    waiting: list[Message] = [{"type": "http.disconnect"} if body is None else whole]
 
     async def deliver() -> Message:
-        nonlocal delivered
-        if delivered:
-            return await receive()
-        delivered = True
-        return {"type": "http.request", "body": body, "more_body": False}
+        return waiting.pop() if waiting else await receive()
 
     return deliver
 
@@ -116,10 +111,6 @@ async def _read(receive: Receive) -> bytes | None:
             raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, TOO_LARGE)
         more = message.get("more_body", False)
     return bytes(body)
-
-
-async def _disconnected() -> Message:
-    return {"type": "http.disconnect"}
 
 
 def browser_id(request: Request) -> str | None:

@@ -24,6 +24,7 @@ from headscope.errors import HeadscopeError
 Work = Callable[[Emit], None]
 Queue = asyncio.Queue[bytes | Exception | None]
 """Frames, and what ends them: an error, or None."""
+FAILED = "the program failed while it was working; try again"
 MOST_FRAMES = 4_096  # of a stream that wait to be sent; a client that takes none has gone
 
 
@@ -82,18 +83,14 @@ async def _sent(
         while isinstance(frame := await frames.get(), bytes):
             yield frame
         if frame is not None:
-            if not isinstance(frame, HeadscopeError):
+            known = isinstance(frame, HeadscopeError)
+            said = without_paths(str(frame)) if known else FAILED
+            if not known:
                 logging.getLogger("uvicorn.error").error("a stream failed", exc_info=frame)
-            yield _framed(ProblemFrame(kind=type(frame).__name__, message=_message(frame)), {})
+            yield _framed(ProblemFrame(kind=type(frame).__name__, message=said), {})
         await task
     finally:
         leave()
-
-
-def _message(error: Exception) -> str:
-    if isinstance(error, HeadscopeError):
-        return without_paths(str(error))
-    return "the program failed while it was working; try again"
 
 
 def _framed(frame: Any, arrays: Arrays) -> bytes:

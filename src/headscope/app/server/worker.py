@@ -21,11 +21,11 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from headscope.app.model_registry import ModelRegistry
-from headscope.app.pages.microscope import LONG_REQUEST, LookRequest, RequestProgress, Session
+from headscope.app.pages.microscope import RequestProgress, Session
 from headscope.app.pages.schema import Problem
 from headscope.app.server.clients import client_id
 from headscope.app.server.fair_queue import FairQueue, Kind, ReaderLeftError, Turn
-from headscope.app.wire import Arrays, pack
+from headscope.app.wire import pack
 from headscope.errors import InputError
 
 CORES = torch.get_num_threads()
@@ -72,36 +72,23 @@ class RequestWorker:
         queue = self._queues.get(session) or self._queues.setdefault(session, FairQueue())
         return await self.run_in(queue, request, lambda: _run(work, session), kind)
 
-    async def run_packed(
-        self,
-        request: Request,
-        model: str | None,
-        work: Callable[[Session], tuple[Any, Arrays]],
-        kind: Kind = "short",
-    ) -> Response:
-        """The same for work that returns arrays."""
-        found = await self.run(request, model, lambda session: pack(*work(session)), kind)
-        return found if isinstance(found, Response) else _ContainerResponse(found)
-
     async def run_in(
         self, queue: FairQueue, request: Request, work: Callable[[], Result], kind: Kind = "long"
     ) -> Result | Response:
-        """Run work in a queue while the client is there."""
+        """Run work in a queue while the client is there. A response and its arrays are packed where they were made."""
         turn = Turn(client_id(request), kind)
+
+        def packed() -> Any:
+            found = work()
+            return _ContainerResponse(pack(*found)) if isinstance(found, tuple) else found
+
         if await request.is_disconnected():
             return Response(status_code=DISCONNECTED)
         try:
             async with self.watching(queue, turn, request):
-                return await queue.run(turn, work)
+                return await queue.run(turn, packed)
         except ReaderLeftError:
             return Response(status_code=DISCONNECTED)
-
-    async def run_packed_in(
-        self, queue: FairQueue, request: Request, work: Callable[[], tuple[Any, Arrays]], kind: Kind = "long"
-    ) -> Response:
-        """The same for work that returns arrays."""
-        found = await self.run_in(queue, request, lambda: pack(*work()), kind)
-        return found if isinstance(found, Response) else _ContainerResponse(found)
 
     def progress(self, request: Request, name: str) -> RequestProgress:
         """How far a client's request is: the one of this name, or its latest."""
@@ -142,11 +129,6 @@ async def _leave_on_disconnect(queue: FairQueue, turn: Turn, request: Request) -
 def threads_for(session: Session) -> int:
     """How many of torch's threads a request to this model gets."""
     return CORES if session.parameters > LARGE_MODEL else 1
-
-
-def kind_of(session: Session, asked: LookRequest) -> Kind:
-    """The kind of work on a text, as far as can be known before it is split into tokens."""
-    return "long" if session.text_size(asked) > LONG_REQUEST else "short"
 
 
 def _run(work: Callable[[Session], Result], session: Session) -> Result:

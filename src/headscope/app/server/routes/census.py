@@ -39,11 +39,9 @@ def routes(worker: RequestWorker, censuses: Censuses) -> APIRouter:
         )
 
     @router.get("/censuses/{number}", **container_of(CensusResponse))
-    async def table(request: Request, number: int) -> Response:
+    async def table(request: Request, number: int) -> Any:
         client = client_id(request)
-        return await worker.run_packed_in(
-            worker.censuses, request, lambda: censuses.get(number, client).table, kind="short"
-        )
+        return await worker.run_in(worker.censuses, request, lambda: censuses.get(number, client).table, kind="short")
 
     @router.get("/censuses/{number}/head", response_model=CensusHead, responses=PROBLEM)
     async def head(request: Request, number: int, head: str, question: str) -> Any:
@@ -55,14 +53,16 @@ def routes(worker: RequestWorker, censuses: Censuses) -> APIRouter:
     @router.get("/censuses/{number}/files", response_class=Response, responses=PROBLEM)
     async def files(request: Request, number: int) -> Response:
         named, client = f'attachment; filename="headscope-census-{number}.zip"', client_id(request)
-        archive = await worker.run_in(worker.censuses, request, lambda: censuses.get(number, client).archive())
-        if isinstance(archive, Response):
-            return archive
-        return Response(archive, media_type="application/zip", headers={"Content-Disposition": named})
+
+        def archive() -> Response:
+            data = censuses.get(number, client).archive()
+            return Response(data, media_type="application/zip", headers={"Content-Disposition": named})
+
+        return await worker.run_in(worker.censuses, request, archive)
 
     @router.get("/censuses/{number}/against/{other}", **container_of(ComparisonResponse))
-    async def compare(request: Request, number: int, other: int) -> Response:
+    async def compare(request: Request, number: int, other: int) -> Any:
         client = client_id(request)
-        return await worker.run_packed_in(worker.censuses, request, lambda: censuses.compare(number, other, client))
+        return await worker.run_in(worker.censuses, request, lambda: censuses.compare(number, other, client))
 
     return router

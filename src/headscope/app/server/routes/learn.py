@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse, Response
+from fastapi.responses import FileResponse
 
 from headscope.app.pages import REAL_HEADS, cards
 from headscope.app.pages.cards import CardRequest, CardResponse
@@ -25,8 +25,8 @@ def routes(worker: RequestWorker, films: Films, held: Classroom | None) -> APIRo
     router.get("/films", responses=PROBLEM)(films.names)
 
     @router.get("/film", **container_of(FilmResponse))
-    async def film(request: Request, name: str | None = None) -> Response:
-        return await worker.run_packed_in(worker.films, request, lambda: films.film(name), kind="short")
+    async def film(request: Request, name: str | None = None) -> Any:
+        return await worker.run_in(worker.films, request, lambda: films.film(name), kind="short")
 
     router.get("/cards", responses=PROBLEM)(cards.card_list)
     router.get("/real-heads")(lambda: FileResponse(REAL_HEADS))
