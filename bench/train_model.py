@@ -34,6 +34,7 @@ from bench.film_tasks import FilmTask, TaskRun, TaskText
 from bench.marks import marked_tokens, raised
 from tokenizers import Tokenizer
 
+from headscope.attention.progress import progress_callback
 from headscope.errors import InputError
 from headscope.lab.train.options import TrainingOptions
 from headscope.lab.train.text_files import (
@@ -46,7 +47,7 @@ from headscope.lab.train.text_files import (
     save_tokenizer,
     split,
 )
-from headscope.lab.train.training import TrainingProgress, TrainingRun
+from headscope.lab.train.training import TrainingRun
 
 WEIGHTS = {"novels": 0.65, "code": 0.15, "generated": 0.20}  # shares of rows
 HAY, SHORTEST_HAY, LONGEST_HAY = 8_000, 200, 900
@@ -222,14 +223,18 @@ def train(run: TrainingRun, seconds: float) -> bool:
     """Train until the end or for so many seconds, and say whether the run is finished."""
     stopped = threading.Event()
 
-    def report(progress: TrainingProgress) -> None:
+    first, began = run.step, time.monotonic()
+
+    def report(task: str, step: int, total: int) -> None:
         if time.monotonic() - START > seconds:
             stopped.set()
-        if progress.step % 200 == 0:
-            speed = f"{progress.tokens_per_second / 1e6:.2f} M tokens/s, {progress.seconds_left:.0f} s left"
-            log(f"step {progress.step}/{progress.total} loss {progress.loss:.3f} {speed} | {newest(run)}")
+        if step % 200 == 0:
+            spent, done = time.monotonic() - began, run.options.tokens(step) - run.options.tokens(first)
+            left = spent * (run.options.tokens(total) - run.options.tokens(step)) / done
+            log(f"step {step}/{total}, {task}, {done / spent / 1e6:.2f} M tokens/s, {left:.0f} s left | {newest(run)}")
 
-    run.loop(report, stopped)
+    with progress_callback(report):
+        run.loop(stopped)
     return run.step == run.options.total_steps
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from headscope.lab.teach.lessons import Lesson
-    from headscope.lab.train.training import TrainingProgress
 
 EXPLAINED = Path(__file__).parent.parent / "explained"
 
@@ -216,8 +213,7 @@ def train(
     from headscope.lab.train.training import train as train_model
 
     options = TrainingOptions(d_model=d_model, n_layers=layers, n_heads=heads, context=context, steps=steps, seed=seed)
-    with _training_bar(options.total_steps) as report:
-        trained = train_model([TextFile(Path(path)) for path in corpus], out, options, report)
+    trained = train_model([TextFile(Path(path)) for path in corpus], out, options)
     word = "finished" if trained.finished else "stopped; the same command resumes"
     say(f"{word} at step {trained.step}. Look at it with: headscope serve {trained.folder}")
     raise typer.Exit(0 if trained.finished else INTERRUPTED)
@@ -294,19 +290,3 @@ def _lesson_page(lesson: Lesson) -> RenderableType:
             f"`{own}` writes it to a file; `python try.py` runs it.",
         ]
     return Markdown("\n\n".join([*text, shown["computed"], *attempt, *asked]))
-
-
-@contextmanager
-def _training_bar(total: int) -> Iterator[Callable[[TrainingProgress], None]]:
-    """A progress bar with loss, tokens per second and time left."""
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    words = TextColumn("loss {task.fields[loss]:.3f}  {task.fields[speed]:,.0f} tokens/s")
-    with Bar(TextColumn("step {task.completed} of {task.total}"), BarColumn(), words, TimeRemainingColumn()) as bar:
-        task = bar.add_task("training", total=total, loss=float("nan"), speed=0.0)
-
-        def report(progress: TrainingProgress) -> None:
-            bar.update(task, completed=progress.step, loss=progress.loss, speed=progress.tokens_per_second)
-
-        yield report

@@ -16,13 +16,13 @@ import pytest
 import torch
 
 from bench import name_stories
+from headscope.attention.progress import progress_callback
 from headscope.errors import InputError
 from headscope.lab.train.text_files import TextFile
 from headscope.lab.train.training import (
     Checkpoint,
     Trained,
     TrainingOptions,
-    TrainingProgress,
     TrainingRun,
     prepare,
     read_checkpoint,
@@ -53,13 +53,8 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> TextFile:
 
 
 @pytest.fixture(scope="module")
-def told() -> list[TrainingProgress]:
-    return []
-
-
-@pytest.fixture(scope="module")
-def whole(text: TextFile, told: list[TrainingProgress], tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    return train([text], tmp_path_factory.mktemp("whole"), TINY, told.append)
+def whole(text: TextFile, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return train([text], tmp_path_factory.mktemp("whole"), TINY)
 
 
 def weights(trained: Trained) -> dict[str, torch.Tensor]:
@@ -78,11 +73,12 @@ def test_the_loss_goes_down_and_the_film_covers_the_run(whole: Trained) -> None:
 
 
 def test_a_run_stopped_by_ctrl_c_goes_on_to_the_same_weights(text: TextFile, whole: Trained, tmp_path: Path) -> None:
-    def interrupt(progress: TrainingProgress) -> None:
+    def interrupt(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)
-    stopped = train([text], tmp_path, TINY, interrupt)
+    with progress_callback(interrupt):
+        stopped = train([text], tmp_path, TINY)
     assert not stopped.finished
     assert stopped.step == 20
     assert signal.getsignal(signal.SIGINT) is before
@@ -100,11 +96,11 @@ def test_a_run_killed_after_a_checkpoint_goes_on_to_the_same_weights(
     class Killed(BaseException):
         pass
 
-    def die(progress: TrainingProgress) -> None:
+    def die(*_: object) -> None:
         raise Killed
 
-    with pytest.raises(Killed):
-        train([text], tmp_path, replace(TINY, checkpoint_seconds=0.0), die)
+    with pytest.raises(Killed), progress_callback(die):
+        train([text], tmp_path, replace(TINY, checkpoint_seconds=0.0))
     assert read_checkpoint(tmp_path / "checkpoint.safetensors").step == 19
     resumed = train([text], tmp_path, TINY)
     assert all(torch.equal(weight, weights(whole)[name]) for name, weight in weights(resumed).items())
@@ -240,12 +236,13 @@ def test_a_second_run_into_the_same_folder_is_refused_while_the_first_one_runs(t
     """Each would remove the other's weights and write over its tokenizer and film."""
     refused: list[str] = []
 
-    def meanwhile(_: TrainingProgress) -> None:
+    def meanwhile(*_: object) -> None:
         with pytest.raises(InputError, match="another run is training into") as refusal:
             train([text], tmp_path / "run", replace(TINY, steps=1, seed=1))
         refused.append(str(refusal.value))
 
-    trained = train([text], tmp_path / "run", replace(TINY, steps=20), meanwhile)
+    with progress_callback(meanwhile):
+        trained = train([text], tmp_path / "run", replace(TINY, steps=20))
     assert len(refused) == 1
     assert trained.finished
     assert train([text], tmp_path / "run", replace(TINY, steps=20)).step == 20

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -25,6 +25,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from headscope.attention.progress import report_progress, showing
 from headscope.errors import InputError
 from headscope.files import sole_writer, write_atomic
 from headscope.heads.film import Film, TrainingRecorder, film_steps
@@ -116,16 +117,6 @@ FILM_ROWS, FILM_WIDTH, LEAST_HELD_OUT = 8, 513, 64
 FRAMES = (0.0, 0.015, 0.025, 0.03, 0.05, 0.15, 0.5, 1.0)
 
 
-class TrainingProgress(NamedTuple):
-    """Loss, speed and time left, for a progress bar."""
-
-    step: int
-    total: int
-    loss: float
-    tokens_per_second: float
-    seconds_left: float
-
-
 @dataclass(frozen=True)
 class Trained:
     """The result of a run: whether it finished, the model, its folder and the film."""
@@ -137,18 +128,14 @@ class Trained:
     film: Film = field(repr=False)
 
 
-Report = Callable[[TrainingProgress], None]
-
-
-def train(
-    texts: Sequence[TextFile], out: Path, options: TrainingOptions | None = None, report: Report | None = None
-) -> Trained:
+@showing()
+def train(texts: Sequence[TextFile], out: Path, options: TrainingOptions | None = None) -> Trained:
     """Train a model in the folder ``out``, or resume the run that is there."""
     options = options or TrainingOptions()
     with sole_writer(out, f"another run is training into {out}; wait for it, or choose another folder"):
         run = TrainingRun(prepare(texts, options, out), out, options)
         with _stop_on_ctrl_c() as stopped:
-            run.loop(report or (lambda progress: None), stopped)
+            run.loop(stopped)
     return Trained(run.step == options.total_steps, run.step, run.model, run.folder, run.recorder.film)
 
 
@@ -175,13 +162,13 @@ class TrainingRun:
         if self.file.exists():
             self._resume()
 
-    def loop(self, report: Report, stopped: threading.Event) -> None:
+    def loop(self, stopped: threading.Event) -> None:
         """Train until the last step or until ``stopped`` is set, then save."""
         options = self.options
         points = set(film_steps(options.total_steps, options.film_points))
         frames = {round(share * options.total_steps) for share in FRAMES}
         forward = torch.compile(self.model.loss, dynamic=False) if self.on_gpu else self.model.loss
-        saved, speed = time.monotonic(), _Speed(options)
+        saved = time.monotonic()
         while True:
             if self.step in points:
                 self.recorder.record(
@@ -193,7 +180,7 @@ class TrainingRun:
                 break
             self.loss = self._advance(forward)
             if self.step % 20 == 0:
-                report(speed.progress(self.step, float(self.loss)))
+                report_progress(f"training, loss {float(self.loss):.3f}", self.step, options.total_steps)
             if time.monotonic() - saved > options.checkpoint_seconds:
                 self.save()
                 saved = time.monotonic()
@@ -277,21 +264,6 @@ class TrainingRun:
                 f"training diverged before step {self.step}: {bad} has values that are NaN or infinite{kept}. "
                 "Use a lower learning rate"
             )
-
-
-class _Speed:
-    """Tokens per second and time left, since the last report."""
-
-    def __init__(self, options: TrainingOptions) -> None:
-        self.options, self.last_step, self.last_time = options, 0, time.monotonic()
-
-    def progress(self, step: int, loss: float) -> TrainingProgress:
-        now = time.monotonic()
-        per_step = (now - self.last_time) / max(1, step - self.last_step)
-        self.last_step, self.last_time = step, now
-        rows, context = self.options.stage(step)
-        left = (self.options.total_steps - step) * per_step
-        return TrainingProgress(step, self.options.total_steps, loss, rows * context / max(per_step, 1e-9), left)
 
 
 @contextmanager
