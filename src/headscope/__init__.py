@@ -9,22 +9,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headscope.app.show import show
-    from headscope.attention.module import MultiHeadAttention
-    from headscope.attention.progress import progress
-    from headscope.attention.questions import Question
-    from headscope.heads.edits.ablate import ablate, force, scale
-    from headscope.heads.edits.hidden_keys import hide, knock_out
-    from headscope.heads.edits.patch import patch, steer
-    from headscope.heads.edits.path import path
-    from headscope.heads.film import TrainingRecorder
-    from headscope.heads.look.sampling import Sampling
-    from headscope.heads.questions.label_rules import LabelRule, token_class
-    from headscope.heads.roles.run import RoleOptions
-    from headscope.models.any_torch.steps import StepOptions
-    from headscope.names import Head
-    from headscope.scan.options import ScanOptions
-    from headscope.scope import compare, load, open_look, random_heads
+    from headscope.app.show import show as show
+    from headscope.attention.module import MultiHeadAttention as MultiHeadAttention
+    from headscope.attention.progress import progress as progress
+    from headscope.attention.questions import Question as Question
+    from headscope.heads.edits.ablate import ablate as ablate
+    from headscope.heads.edits.ablate import force as force
+    from headscope.heads.edits.ablate import scale as scale
+    from headscope.heads.edits.hidden_keys import hide as hide
+    from headscope.heads.edits.hidden_keys import knock_out as knock_out
+    from headscope.heads.edits.patch import patch as patch
+    from headscope.heads.edits.patch import steer as steer
+    from headscope.heads.edits.path import path as path
+    from headscope.heads.film import TrainingRecorder as TrainingRecorder
+    from headscope.heads.look.sampling import Sampling as Sampling
+    from headscope.heads.questions.label_rules import LabelRule as LabelRule
+    from headscope.heads.questions.label_rules import token_class as token_class
+    from headscope.heads.roles.run import RoleOptions as RoleOptions
+    from headscope.models.any_torch.steps import StepOptions as StepOptions
+    from headscope.names import Head as Head
+    from headscope.scan.options import ScanOptions as ScanOptions
+    from headscope.scope import compare as compare
+    from headscope.scope import load as load
+    from headscope.scope import open_look as open_look
+    from headscope.scope import random_heads as random_heads
 
 __version__ = "0.1.0"
 
@@ -55,33 +63,7 @@ _HOMES = {
     "token_class": "headscope.heads.questions.label_rules",
 }
 
-__all__ = [
-    "Head",
-    "LabelRule",
-    "MultiHeadAttention",
-    "Question",
-    "RoleOptions",
-    "Sampling",
-    "ScanOptions",
-    "StepOptions",
-    "TrainingRecorder",
-    "__version__",
-    "ablate",
-    "compare",
-    "force",
-    "hide",
-    "knock_out",
-    "load",
-    "open_look",
-    "patch",
-    "path",
-    "progress",
-    "random_heads",
-    "scale",
-    "show",
-    "steer",
-    "token_class",
-]
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,7 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 from headscope.lab.teach.crafted_heads import craft
 from headscope.lab.teach.one_or_many import stored_results
 from headscope.lab.teach.puzzle import named
-from headscope.lab.teach.target_patterns import SENTENCE, Target, default_targets
+from headscope.lab.teach.target_patterns import SENTENCE, Target, sentence_targets, split_words
 from headscope.lab.teach.worked_example import WorkedExample, number, work
 from tests.e2e.conftest import fits, serious_violations
 
@@ -52,7 +52,7 @@ def trained(page: Page) -> None:
 
 
 def test_four_heads_are_trained_as_in_python_and_lead_to_the_fork(show: Show):
-    page, crafted = show("four-heads"), craft(SENTENCE, default_targets())
+    page, crafted = show("four-heads"), craft(SENTENCE, sentence_targets(split_words(SENTENCE)))
     trained(page)
     for head, fit in enumerate(crafted.heads):
         assert abs(float(page.locator(f"[data-hit='{head}']").inner_text()) - fit.hit) <= 0.005
@@ -70,7 +70,7 @@ def test_a_painted_cell_is_learned_at_once_by_mouse_and_by_keyboard(show: Show):
     cell = box["width"] / 11
     pattern.click(position={"x": 6.5 * cell, "y": 10.5 * cell})  # late should read road
     trained(page)
-    targets = default_targets()
+    targets = sentence_targets(split_words(SENTENCE))
     painted = Target(targets[2].name, targets[2].asks, (*targets[2].arrows, (10, 6)))
     crafted = craft(SENTENCE, [*targets[:2], painted, targets[3]])
     assert float(page.locator("[data-hit='2']").inner_text()) == pytest.approx(crafted.heads[2].hit, abs=0.006)
@@ -110,7 +110,7 @@ def test_a_painted_cell_is_dragged_or_keyed_to_a_share_and_the_head_reaches_it(s
     trained(page)
     arrows = ((8, 2), (10, 2), (10, 6))
     for shares in ((1.0, 0.2, 0.8), (1.0, 0.3, 0.7)):  # dragged, then with two keys less of it
-        targets = default_targets()
+        targets = sentence_targets(split_words(SENTENCE))
         painted = Target(targets[2].name, targets[2].asks, arrows, shares=shares)
         reached = craft(SENTENCE, [*targets[:2], painted, targets[3]]).snapshots[-1].patterns[2, 10]
         expect(told).to_contain_text(f"attends to {short(float(reached[2]))} + {short(float(reached[6]))}")

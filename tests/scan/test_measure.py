@@ -21,6 +21,7 @@ from headscope.scan.measure import (
     model_inputs,
 )
 from headscope.scan.options import ScanOptions
+from tests.scan.tally.examples import examples_of
 from tests.scan.tally.kernels_here import use_kernels_here
 from tests.scan.tiny import Bytes, TinyModel, family, open_tiny, texts
 
@@ -46,7 +47,7 @@ def test_the_batch_size_changes_no_sum(batch: int) -> None:
     assert torch.equal(one.head_counts(), two.head_counts())
     torch.testing.assert_close(one.largest, two.largest, atol=1e-6, rtol=1e-6)
     for question in range(len(question_names(()))):
-        first, second = one.examples.of(question, 0), two.examples.of(question, 0)
+        first, second = examples_of(one.examples, question, 0), examples_of(two.examples, question, 0)
         assert [each[1:4] for each in first] == [each[1:4] for each in second]
 
 

@@ -10,7 +10,6 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -69,6 +68,8 @@ def reduce(site: SiteValues, n_questions: int, context: int) -> SiteSums:
     high, low = (site.values.masked_fill(~valid, fill) for fill in (-math.inf, math.inf))
     masses = high[:, :, len(TRAITS) : len(TRAITS) + n_questions]
     tops = [masses[part].max(0) for part in parts]
+    entropy, distance = (site.values[:, :, TRAITS.index(name)] for name in ("entropy", "distance"))
+    far = distance.abs().clamp(min=2.0**-8)
     keys = [site.strongest[part].gather(0, top.indices) for part, top in zip(parts, tops, strict=True)]
     return SiteSums(
         count=torch.stack([site.valid[part].sum(0) for part in parts]),
@@ -76,8 +77,8 @@ def reduce(site: SiteValues, n_questions: int, context: int) -> SiteSums:
         squares=wide.square().sum((0, 1)),
         largest=high.amax((0, 1)).double(),
         smallest=low.amin((0, 1)).double(),
-        entropy=_entropy_histogram(site, context),
-        distance=_distance_histogram(site),
+        entropy=_histogram((entropy / entropy_width(context)).long(), site.valid[..., 0], ENTROPY_BINS),
+        distance=_histogram(torch.log2(far).floor().long() + 2, site.valid[..., 0], DISTANCE_BINS),
         top_score=torch.stack([top.values for top in tops], dim=2).float(),
         top_column=torch.stack([top.indices + part[1].start for part, top in zip(parts, tops, strict=True)], dim=2),
         top_key=torch.stack(keys, dim=2),
@@ -99,16 +100,6 @@ def entropy_width(context: int) -> float:
     return math.log(max(context, 2)) / ENTROPY_BINS
 
 
-def _entropy_histogram(site: SiteValues, context: int) -> Int[Tensor, "head bin"]:
-    bins = (site.values[:, :, TRAITS.index("entropy")] / entropy_width(context)).long()
-    return _histogram(bins, site.valid[..., 0], ENTROPY_BINS)
-
-
-def _distance_histogram(site: SiteValues) -> Int[Tensor, "head bin"]:
-    far = site.values[:, :, TRAITS.index("distance")].abs().clamp(min=2.0**-8)
-    return _histogram(torch.log2(far).floor().long() + 2, site.valid[..., 0], DISTANCE_BINS)
-
-
 def _histogram(
     bins: Int[Tensor, "row position head"], counted: Bool[Tensor, "row position"], n_bins: int
 ) -> Int[Tensor, "head bin"]:
@@ -124,16 +115,6 @@ BEFORE, AFTER = 24, 8
 WINDOW = BEFORE + 1 + AFTER
 """Tokens kept with an example: some before it, itself, some after."""
 NO_TOKEN = -1
-
-
-class _Example(NamedTuple):
-    """One query of one head: its score, where it is, the key it attends to most, and the tokens around it."""
-
-    score: float
-    document: int
-    position: int
-    key: int
-    tokens: list[int]
 
 
 @dataclass
@@ -152,11 +133,6 @@ class TopExamples:
         document, position, key = (torch.full(shape, -1, dtype=torch.long) for _ in range(3))
         tokens = torch.full((*shape, WINDOW), NO_TOKEN, dtype=torch.int32)
         return cls(torch.full(shape, -1.0), document, position, key, tokens)
-
-    def of(self, question: int, head: int) -> list[_Example]:
-        """The examples of one head, strongest first."""
-        parts = [part[question, head].tolist() for part in self._parts()]
-        return [_Example(*one) for one in zip(*parts, strict=True) if one[1] >= 0]
 
     def merge(self, other: TopExamples) -> TopExamples:
         """The strongest of both. Equal scores are ordered by position, so the order of merging does not matter."""

@@ -14,7 +14,7 @@ from headscope.app.wire import Container, unpack
 from headscope.lab.teach.crafted_heads import craft
 from headscope.lab.teach.one_or_many import conclusions, stored_results
 from headscope.lab.teach.puzzle import named
-from headscope.lab.teach.target_patterns import SENTENCE, default_targets
+from headscope.lab.teach.target_patterns import SENTENCE, sentence_targets, split_words
 from headscope.lab.teach.worked_example import WorkedExample
 
 
@@ -53,7 +53,7 @@ def test_the_user_s_own_sentence_gets_the_previous_token_target_and_no_guess_wit
 
 def test_training_is_streamed_and_ends_with_the_lab_s_result(client, request_of):
     begun, *steps, done = frames(client.post("/api/lab/craft", json=request_of))
-    crafted = craft(SENTENCE, default_targets())
+    crafted = craft(SENTENCE, sentence_targets(split_words(SENTENCE)))
     assert begun.values["words"] == crafted.words
     np.testing.assert_array_equal(begun.arrays["wanted"], crafted.wanted)
     assert begun.arrays["finds"].sum(1).tolist() == [2, 2, 1, 10]
@@ -112,7 +112,9 @@ def test_crafted_heads_open_in_the_microscope(client, request_of):
     asked = {"look": look.values["look"], "head": "0.2", "rows": [8, 9], "columns": [0, 11]}
     found = unpack(client.post(f"/api/weights?model={opened['model']}", json=asked).content)
     np.testing.assert_allclose(
-        found.arrays["weights"][0], craft(SENTENCE, default_targets()).snapshots[-1].patterns[2, 8], atol=1e-5
+        found.arrays["weights"][0],
+        craft(SENTENCE, sentence_targets(split_words(SENTENCE))).snapshots[-1].patterns[2, 8],
+        atol=1e-5,
     )
 
 

@@ -16,26 +16,26 @@ from headscope.lab.teach.crafted_heads import Crafted, CraftSettings, craft
 from headscope.lab.teach.target_patterns import (
     SENTENCE,
     Target,
-    default_targets,
     previous_token,
+    sentence_targets,
     split_words,
 )
 
 
 @pytest.fixture(scope="module")
 def crafted() -> Crafted:
-    return craft(SENTENCE, default_targets())
+    return craft(SENTENCE, sentence_targets(split_words(SENTENCE)))
 
 
 @pytest.mark.soak
 def test_four_heads_are_trained_in_two_seconds() -> None:
     start = time.process_time()
-    craft(SENTENCE, default_targets(), CraftSettings(seed=3))
+    craft(SENTENCE, sentence_targets(split_words(SENTENCE)), CraftSettings(seed=3))
     assert time.process_time() - start <= 2
 
 
 def test_four_heads_hit_their_targets() -> None:
-    crafted = craft(SENTENCE, default_targets(), CraftSettings(seed=3))
+    crafted = craft(SENTENCE, sentence_targets(split_words(SENTENCE)), CraftSettings(seed=3))
     assert [head.name for head in crafted.heads][2] == "Pronoun to antecedent"
     for head in crafted.heads:
         assert head.hit >= 0.9

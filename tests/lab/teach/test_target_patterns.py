@@ -11,7 +11,6 @@ from headscope.errors import InputError
 from headscope.lab.teach.target_patterns import (
     SENTENCE,
     Target,
-    default_targets,
     made_sentence,
     sentence_targets,
     split_words,
@@ -79,7 +78,8 @@ def test_words_and_marks_are_tokens(sentence: str, words: list[str]) -> None:
 def test_the_default_sentence_and_what_its_heads_should_find() -> None:
     words = split_words(SENTENCE)
     read = {
-        target.name: [(words[start], words[end]) for start, end in target.arrows] for target in default_targets()[:3]
+        target.name: [(words[start], words[end]) for start, end in target.arrows]
+        for target in sentence_targets(split_words(SENTENCE))[:3]
     }
     assert read == {
         "Verb to subject": [("crossed", "horse"), ("was", "it")],

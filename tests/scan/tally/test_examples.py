@@ -7,10 +7,11 @@ from itertools import permutations
 
 import pytest
 import torch
+from tests.scan.tally.examples import Example, examples_of
 from torch import Tensor
 
 from headscope.scan.corpus.packing import PackedRows, Piece
-from headscope.scan.tally import AFTER, BEFORE, NO_TOKEN, WINDOW, TopExamples, _Example, top_examples
+from headscope.scan.tally import AFTER, BEFORE, NO_TOKEN, WINDOW, TopExamples, top_examples
 
 QUESTIONS, HEADS, ROWS, LENGTH = 2, 3, 4, 50
 NONE = float("-inf")
@@ -38,7 +39,7 @@ def batch(seed: int, first_document: int = 0) -> Batch:
     return (score, column, key), PackedRows(ids, tuple(pieces))
 
 
-def by_hand(made: list[Batch], question: int, head: int) -> list[_Example]:
+def by_hand(made: list[Batch], question: int, head: int) -> list[Example]:
     found = []
     for (scores, columns, keys), rows in made:
         for number, piece in enumerate(rows.pieces):
@@ -48,7 +49,7 @@ def by_hand(made: list[Batch], question: int, head: int) -> list[_Example]:
             window = range(int(column) - BEFORE, int(column) + AFTER + 1)
             tokens = [int(rows.ids[piece.row, at]) if piece.start <= at < piece.stop else NO_TOKEN for at in window]
             moved = piece.offset - piece.start
-            found.append(_Example(score, piece.document, int(column) + moved, int(key) + moved, tokens))
+            found.append(Example(score, piece.document, int(column) + moved, int(key) + moved, tokens))
     return sorted(found, key=lambda one: (-one.score, one.document, one.position))
 
 
@@ -59,7 +60,7 @@ def test_the_top_examples_of_a_batch_are_the_first_of_all_in_order(seed: int, sl
     best = top_examples(*made, slots)
     for question in range(QUESTIONS):
         for head in range(HEADS):
-            assert best.of(question, head) == by_hand([made], question, head)[:slots]
+            assert examples_of(best, question, head) == by_hand([made], question, head)[:slots]
 
 
 def test_batches_merged_in_any_order_give_the_same_examples() -> None:
@@ -71,14 +72,14 @@ def test_batches_merged_in_any_order_give_the_same_examples() -> None:
             best = best.merge(top_examples(*parts[number], 5))
         for question in range(QUESTIONS):
             for head in range(HEADS):
-                assert best.of(question, head) == by_hand(parts, question, head)[:5]
+                assert examples_of(best, question, head) == by_hand(parts, question, head)[:5]
 
 
 def test_a_window_ends_where_its_piece_does() -> None:
     ids = torch.arange(100)[None]
     tops = tuple(torch.tensor(value)[None, None, None] for value in (0.5, 40, 39))
     rows = PackedRows(ids, (Piece(0, 35, 44, 7, 1000),))
-    (one,) = top_examples(tops, rows, 1).of(0, 0)  # type: ignore[arg-type]
+    (one,) = examples_of(top_examples(tops, rows, 1), 0, 0)  # type: ignore[arg-type]
     assert (one.document, one.position, one.key) == (7, 1005, 1004)
     assert len(one.tokens) == WINDOW
     assert [token for token in one.tokens if token != NO_TOKEN] == list(range(35, 44))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from tests.scan.tally.examples import examples_of
 
 from headscope.errors import InputError
 from headscope.heads.bootstrap import poisson_weights
@@ -80,9 +81,11 @@ def test_two_tallies_merged_are_one_tally_of_both() -> None:
         torch.testing.assert_close(getattr(merged, name), getattr(together, name), rtol=1e-13, atol=1e-13)
     for name in ("count", "entropy", "distance", "largest", "smallest"):
         assert torch.equal(getattr(merged, name), getattr(together, name))
-    assert all(merged.examples.of(0, head) == together.examples.of(0, head) for head in (0, 1))
+    assert all(examples_of(merged.examples, 0, head) == examples_of(together.examples, 0, head) for head in (0, 1))
     backwards = apart[1].merge(apart[0])
-    assert backwards.examples.of(0, 0) == merged.examples.of(0, 0), "the order of merging does not choose the examples"
+    assert examples_of(backwards.examples, 0, 0) == examples_of(merged.examples, 0, 0), (
+        "the order of merging does not choose the examples"
+    )
 
 
 def test_histograms_count_every_valid_query_in_the_bin_of_its_value() -> None:
@@ -112,7 +115,7 @@ def test_the_top_examples_are_the_highest_valid_masses_of_different_pieces_with_
     best = sorted(
         ((float(scores[s.row, s.start : s.stop].max()), s) for s in batch.rows.pieces), key=lambda pair: -pair[0]
     )
-    found = tally.examples.of(0, 1)
+    found = examples_of(tally.examples, 0, 1)
     assert [one.score for one in found] == [score for score, _ in best[:2]]
     first, piece = found[0], best[0][1]
     column = piece.start + first.position

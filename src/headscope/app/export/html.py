@@ -9,9 +9,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +98,7 @@ def bundle(look: Look, head: str | None = None, *, published: bool = False) -> b
     """
     sites = look.sites if head is None else (look.find(head).site,)
     recomputed = {site: _pattern_parts(look, site) for site in sites}
-    size = sum(part.nbytes if part else _weights_size(look, site) for site, part in recomputed.items())
+    size = sum(_nbytes(part[1]) if part else _weights_size(look, site) for site, part in recomputed.items())
     if size > LARGEST:
         raise InputError(
             f"{len(look.tokens)} tokens × {look.shape.n_heads} heads are {size / 2**20:.0f} MiB of numbers, more than "
@@ -110,7 +109,7 @@ def bundle(look: Look, head: str | None = None, *, published: bool = False) -> b
     responses: dict[str, tuple[Any, Arrays]] = {"look": session.look(LookRequest(look=name))}
     for site, part in recomputed.items():
         if part:
-            responses[f"parts {site}"] = part.values, part.arrays
+            responses[f"parts {site}"] = part
             continue
         for each in look.shape.sites[site].heads():
             whole = WeightsRequest(look=name, head=str(each), rows=(0, 2**31), columns=(0, 2**31))
@@ -146,21 +145,8 @@ def _style(name: str, fonts: bool) -> str:
     return f"<style>{styles}</style>"
 
 
-@dataclass(frozen=True)
-class _PatternParts:
-    """What p_ij = exp(cap(scale·q_i·k_j) − lse_i) is computed from, for the run of keys visible to each row.
-
-    So q, k and one number per row stand for all weights of a head, in space that grows with the text and not with its
-    square. The browser recomputes them where scores have a scale, a softcap and one run of keys per row; where there
-    is a bias or a mask with holes, the weights are stored.
-    """
-
-    values: Mapping[str, float | None]
-    arrays: Arrays
-
-    @property
-    def nbytes(self) -> int:
-        return sum(array.nbytes for array in self.arrays.values())
+def _nbytes(arrays: Arrays) -> int:
+    return sum(array.nbytes for array in arrays.values())
 
 
 def _weights_size(look: Look, site: str) -> int:
@@ -169,16 +155,21 @@ def _weights_size(look: Look, site: str) -> int:
     return FLOAT * n_heads * len(look.query_tokens(site)) * len(look.key_tokens(site))
 
 
-def _pattern_parts(look: Look, site: str) -> _PatternParts | None:
-    """What a site's patterns can be recomputed from; None where the weights are smaller, or cannot be recomputed."""
+def _pattern_parts(look: Look, site: str) -> tuple[dict[str, float | None], Arrays] | None:
+    """What p_ij = exp(cap(scale·q_i·k_j) − lse_i) is computed from, for the run of keys visible to each row.
+
+    So q, k and one number per row stand for all weights of a head, in space that grows with the text and not with its
+    square. The browser recomputes them where scores have a scale, a softcap and one run of keys per row. None where
+    there is a bias or a mask with holes, or where the weights are smaller: then these are stored.
+    """
     source = look.site_source(site)
     runs = _runs(source)
     if runs is None:
         return None
-    arrays = {"q": numbers(source.q[0]), "k": numbers(source.k[0]), "logsumexp": numbers(source.logsumexp[0])}
-    scores = source.scores
-    found = _PatternParts({"scale": scores.scale, "softcap": scores.softcap}, {**arrays, "runs": runs})
-    return found if found.nbytes < _weights_size(look, site) else None
+    parts = {"q": source.q[0], "k": source.k[0], "logsumexp": source.logsumexp[0]}
+    arrays = {**{name: numbers(part) for name, part in parts.items()}, "runs": runs}
+    values = {"scale": source.scores.scale, "softcap": source.scores.softcap}
+    return (values, arrays) if _nbytes(arrays) < _weights_size(look, site) else None
 
 
 def _runs(source: PatternSource) -> Int32[np.ndarray, "query 2"] | None:

@@ -227,7 +227,10 @@ class Architecture:
 def read_config(config: Mapping[str, Any]) -> Architecture:
     """Read the sizes of the language model that a config.json describes."""
     config = _text_part(config)
-    _refuse_negative(config)
+    for key in MORE_SIZES:
+        value = config.get(key)
+        if isinstance(value, int | float) and not 0 <= value <= LARGEST["d_ff"]:
+            raise InputError(f"{key} is {value!r} in this config; give 0 to {LARGEST['d_ff']:,}, or leave it out")
     model_type = str(config.get("model_type", "unknown"))
     family = FAMILIES.get(model_type, LLAMA)
     n_heads, d_model, n_layers = _required(config, model_type)
@@ -238,7 +241,7 @@ def read_config(config: Mapping[str, Any]) -> Architecture:
         raise InputError(
             f"hidden_size {d_model} does not divide into {n_heads} heads, and the config gives no head_dim; add it"
         )
-    experts = _experts(config, family)
+    experts, built = _experts(config, family), " ".join(config.get("architectures") or ())
     return Architecture(
         model_type=model_type,
         d_model=d_model,
@@ -255,7 +258,7 @@ def read_config(config: Mapping[str, Any]) -> Architecture:
         latent=latent,
         experts=experts,
         dense_layers=_dense_layers(config, n_layers) if experts else n_layers,
-        decodes=not _is_encoder(config),
+        decodes=model_type not in _ENCODERS and not any(word in built for word in ("MaskedLM", "ForSequence")),
         family=family,
         known=model_type in FAMILIES,
         config=config,
@@ -283,13 +286,6 @@ def _whole(config: Mapping[str, Any], name: str) -> int | None:
             )
         return int(value)
     return None
-
-
-def _refuse_negative(config: Mapping[str, Any]) -> None:
-    for key in MORE_SIZES:
-        value = config.get(key)
-        if isinstance(value, int | float) and not 0 <= value <= LARGEST["d_ff"]:
-            raise InputError(f"{key} is {value!r} in this config; give 0 to {LARGEST['d_ff']:,}, or leave it out")
 
 
 def _required(config: Mapping[str, Any], model_type: str) -> tuple[int, int, int]:
@@ -387,11 +383,6 @@ def _window(kind: str, width: int | None, chunk: int | None) -> int | None:
         size = chunk if kind == "chunked_attention" else width
         return int(size) if size else None
     return None if kind == "global" or ("attention" in kind and "linear" not in kind) else 0
-
-
-def _is_encoder(config: Mapping[str, Any]) -> bool:
-    names = " ".join(config.get("architectures") or ())
-    return str(config.get("model_type")) in _ENCODERS or any(word in names for word in ("MaskedLM", "ForSequence"))
 
 
 _ENCODERS = {

@@ -54,15 +54,13 @@ def word_tokenizer() -> Tokenizer:
 
 def sample_texts(count: int, length: int, seed: int = 0) -> list[list[int]]:
     """Texts as token ids: sentences of words, with copied stretches, numbers, brackets and line breaks."""
-    generator = torch.Generator().manual_seed(seed)
-    return [_sample_text(length, generator) for _ in range(count)]
-
-
-def _sample_text(length: int, generator: torch.Generator) -> list[int]:
-    words = [START]
-    while len(words) < length:
-        words += _sentence(words, generator)
-    return [IDS[word] for word in words[:length]]
+    generator, texts = torch.Generator().manual_seed(seed), []
+    for _ in range(count):
+        words = [START]
+        while len(words) < length:
+            words += _sentence(words, generator)
+        texts.append([IDS[word] for word in words[:length]])
+    return texts
 
 
 def _sentence(so_far: Sequence[str], generator: torch.Generator) -> list[str]:

@@ -92,7 +92,8 @@ def fit(job: Job, settings: CraftSettings, on_progress: Progress | None = None) 
     model = fresh_model(job, settings)
     attention, x, answers = model.attention(), model.embed(job.ids).detach(), _answers(job)
     adam = Adam([*attention.parameters(), *model.unembedding.parameters()], LEARNING_RATE)
-    due = _schedule(settings)
+    last = settings.snapshots - 1  # snapshots are denser at first
+    due = {round(settings.steps * (index / last) ** 1.6) for index in range(settings.snapshots)}
     snapshots: list[Snapshot] = []
     losses: list[Tensor] = []
     for step in range(settings.steps + 1):
@@ -158,12 +159,6 @@ def _answers(job: Job) -> Float[Tensor, "query vocabulary"]:
     vocabulary = F.one_hot(job.ids[0], len(set(job.words)) + 1).float()
     answers = attended @ vocabulary
     return answers / answers.sum(-1, keepdim=True)
-
-
-def _schedule(settings: CraftSettings) -> set[int]:
-    """The steps at which a snapshot is taken: denser at first."""
-    count = settings.snapshots
-    return {round(settings.steps * (index / (count - 1)) ** 1.6) for index in range(count)}
 
 
 def _snapshot(step: int, loss: Tensor, weights: Tensor, job: Job) -> Snapshot:

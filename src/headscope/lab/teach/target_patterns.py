@@ -115,11 +115,6 @@ def previous_token(words: Sequence[str]) -> Target:
     return Target("Previous token", "What came just before?", arrows)
 
 
-def default_targets() -> list[Target]:
-    """The four targets of the default sentence."""
-    return sentence_targets(split_words(SENTENCE))
-
-
 _MODIFIERS = ("young", "small", "old", "quiet", "hungry", "clever", "brown", "patient")
 _SUBJECTS = ("horse", "teacher", "cat", "sailor", "queen", "robot", "gardener", "child")
 _VERBS = ("crossed", "painted", "left", "followed", "found", "opened", "watched")

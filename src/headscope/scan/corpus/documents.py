@@ -133,13 +133,10 @@ class Corpus:
         whole = chain((first,), chunks)
         looks_like_json = first.lstrip()[:1] == "{" and f'"{self.field}"' in first
         if suffix in JSON_LINES or (suffix is None and looks_like_json):
-            yield from json_texts(whole, self.field, self._on_bad_line(name))
+            note = lambda problem: self.problems.append(name + problem)  # noqa: E731
+            yield from json_texts(whole, self.field, note if self.broken == "skip" else None)
         else:
             yield from split_passages(whole, self.lines)
-
-    def _on_bad_line(self, name: str) -> Callable[[str], None] | None:
-        """Note a bad line and read on, or (None) stop there."""
-        return (lambda problem: self.problems.append(name + problem)) if self.broken == "skip" else None
 
     def _item_texts(self, items: Iterable[Any]) -> Iterator[tuple[bool, str]]:
         for number, item in enumerate(items):
@@ -176,7 +173,8 @@ def _find_files(source: Any) -> list[Path] | None:
         return None
     path = Path(source)
     if path.is_dir():
-        found = sorted(file for file in path.rglob("*") if file.is_file() and not _hidden(file.relative_to(path)))
+        inside = ((file, file.relative_to(path).parts) for file in path.rglob("*") if file.is_file())
+        found = sorted(file for file, parts in inside if not any(part.startswith(".") for part in parts))
         problem = f"the folder {source} holds no files"
     elif path.exists():
         return [path]
@@ -197,10 +195,6 @@ def _check_iterable_of_texts(source: Any) -> None:
         raise InputError(
             f"{type(source).__name__} is not a corpus; give a path, a pattern, '-', or an iterable of texts"
         )
-
-
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
 
 
 def _short(source: Any) -> str:
