@@ -49,7 +49,7 @@ def questions_json(answers: Mapping[str, Mapping[Head, float]]) -> dict[str, Any
 
 def ablation_json(before: Look, after: Look, heads: Sequence[str]) -> dict[str, Any]:
     """The next token with and without some heads, and the KL divergence of the whole distribution."""
-    was, now = before.logits[-1].float().log_softmax(-1), after.logits[-1].float().log_softmax(-1)
+    was, now = before.cache.logits_at(-1).float().log_softmax(-1), after.cache.logits_at(-1).float().log_softmax(-1)
     likely = {p.token.id: p for p in [*before.predictions(count=6), *after.predictions(count=3)]}
     return {
         "model": before.shape.name,

@@ -159,7 +159,7 @@ def top_heads(look: Look, count: int) -> dict[str, list[tuple[Head, float]]]:
 
 
 def _log_probability(look: Look, token: int) -> float:
-    return float(look.logits[-1].double().log_softmax(-1)[token])
+    return float(look.cache.logits_at(-1).double().log_softmax(-1)[token])
 
 
 def _rounded(value: float | None) -> float | None:

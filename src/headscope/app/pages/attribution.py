@@ -115,7 +115,7 @@ def _shares(
 
 def next_token(look: Look, position: int, token: int | None) -> NextToken:
     """This token with its probability; the likeliest one unless an id is given."""
-    probabilities = look.logits[position].double().softmax(-1)
+    probabilities = look.cache.logits_at(position).double().softmax(-1)
     chosen = int(probabilities.argmax()) if token is None else token
     if not 0 <= chosen < len(probabilities):
         raise InputError(f"token {chosen} is not in the vocabulary: this model has tokens 0–{len(probabilities) - 1}")

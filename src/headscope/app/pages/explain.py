@@ -18,7 +18,7 @@ from headscope.heads.edits.path import path
 from headscope.heads.explain.path_effect import Moved, path_effect
 from headscope.heads.explain.trace import LeftOut, Step
 from headscope.heads.explain.why import NUMBERS, Place, Share
-from headscope.heads.look.look import Look
+from headscope.heads.look.look import Look, needs_predictions
 from headscope.heads.patching import patching
 
 PAIRED = 32  # writers of each side whose pairs are sent: 1,024 numbers
@@ -243,8 +243,7 @@ def _other_token(clean: Look, corrupted: Look, right: int) -> int:
 
 def patch_texts(clean: Look, corrupted: Look, asked: PatchingRequest) -> PatchingResponse:
     """Patch every head, or every position, of one look into another."""
-    if clean.shape.vocabulary is None:
-        raise InputError(f"{clean.shape.name} predicts no tokens, so there is no metric to patch for")
+    needs_predictions(clean)
     if len(clean.tokens) > MOST_TOKENS:
         raise InputError(
             f"this text has {len(clean.tokens)} tokens, and a page patches at most {MOST_TOKENS}; shorten both texts, "
@@ -265,8 +264,7 @@ def patch_texts(clean: Look, corrupted: Look, asked: PatchingRequest) -> Patchin
 
 def _explained_token(look: Look, position: int, token: int | None) -> tuple[int, NextToken]:
     """The position and the next token whose prediction is explained; refused where none is predicted or kept."""
-    if look.shape.vocabulary is None:
-        raise InputError(f"{look.shape.name} predicts no tokens: it has no unembedding to explain a prediction from")
+    needs_predictions(look)
     _check_stream(look)
     place = look.position(position)
     return place, next_token(look, place, token)

@@ -327,7 +327,9 @@ class Session:
         if self.scope.shape.vocabulary is None:
             return without_tokens(found, look, self._under(opened, None, edits) if edits else None, asked.count)
         found = found.model_copy(update={"guesses": next_tokens(look.predictions(position, asked.count))})
-        return with_edits(found, look.logits[position], self._under(opened, position, edits)) if edits else found
+        return (
+            with_edits(found, look.cache.logits_at(position), self._under(opened, position, edits)) if edits else found
+        )
 
     def importance(self, asked: ImportanceRequest) -> tuple[ImportanceResponse, Arrays]:
         """Every head's first-order importance on (the beginning of) this text."""

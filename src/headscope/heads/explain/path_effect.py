@@ -92,7 +92,7 @@ def path_effect(
             f"{look.shape.name} caps its logits, and what a path does is not predicted through a cap; cut it with "
             "scope.edit(ablate(path(…))) to see the true effect"
         )
-    own = look.logits[place].double()
+    own = look.cache.logits_at(place).double()
     with torch.no_grad():
         readers = [cut_reader(look, replace(path, readers=(head,))) for head in heads]
         direct = own

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,15 +18,13 @@ from headscope.errors import InputError, ModelError
 from headscope.heads.explain.score_split import Reading
 from headscope.heads.explain.why import Explained, Place, Share, Why, by_size, explained
 from headscope.heads.look.attribution import logit_to_split
+from headscope.heads.look.look import Look, needs_predictions
 from headscope.heads.questions.where import percent
 from headscope.models.structure.carry import Route
 from headscope.models.structure.recorded_pass import logit_direction, reading_gradients, value_reading, writer_share
 from headscope.models.structure.recorder import Writer
 from headscope.models.structure.tape import Node, SourceNode
 from headscope.names import Head, quoted
-
-if TYPE_CHECKING:
-    from headscope.heads.look.look import Look
 
 FLOOR = 0.03  # of the prediction: shares below it are left out
 DEPTH = 4
@@ -146,8 +144,7 @@ def _lines(steps: Sequence[Step], left_out: LeftOut, indent: str) -> Iterator[st
 
 def trace(look: Look, token: str | int, minus: str | int | None, position: int | str, floor: float) -> TracedPrediction:
     """Trace the logit of a token, or its difference to another's, at one position."""
-    if look.shape.vocabulary is None:
-        raise InputError(f"{look.shape.name} predicts no tokens: it has no unembedding to trace a prediction from")
+    needs_predictions(look)
     if not 0 < floor < 1:
         raise InputError(f"floor={floor}: the share of a prediction below which parts are left out is between 0 and 1")
     place = look.position(position)
@@ -158,7 +155,7 @@ def trace(look: Look, token: str | int, minus: str | int | None, position: int |
             "always 0. Choose a different minus, or leave it out."
         )
     found = explained(look)
-    logits = look.logits[place].float()
+    logits = look.cache.logits_at(place).float()
     unembedding, residual = look.model.unembedding(), found.recorded.final(place)
     assert found.stream.final is not None, "or it would be refused"
     total = logit_to_split(unembedding, residual, ids, logits)

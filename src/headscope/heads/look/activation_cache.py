@@ -27,12 +27,15 @@ from headscope.errors import InputError
 from headscope.heads.edits.edit import Edits
 from headscope.heads.look.layer_cache import LayerCache
 from headscope.models.finite import PassCheck
-from headscope.models.modes import change_count, device_of, own_precision
+from headscope.models.modes import change_count, device_of, hooked, own_precision
 from headscope.models.protocol import ForwardPass, SiteObserver
 from headscope.models.recording import OpenModel, note_logsumexp
 from headscope.models.structure.points import Point, values_at
 
 BUDGET = 2**30  # bytes of q, k, z and layer states that a look keeps; past it they are computed again when asked for
+
+MOST_LOGITS = 2**28  # bytes of the logits of all positions; past it those of a position are made when asked for
+KEEP = "logits_to_keep"
 
 SiteQuestions = Callable[[str, tuple[int, int], torch.device], dict[str, Question]]
 """Given a site, its numbers of queries and keys and a device, the questions to ask there."""
@@ -71,6 +74,9 @@ class ActivationCache:
         """How many windows (tiles, frames) a site splits its input into, each attending on its own."""
         self.sites: dict[str, SiteActivations | ObservedLayer] = {}
         self.logits: Float[Tensor, "batch query vocabulary"] | None = None
+        """Of all positions; of a text that has too many, ``_end`` is kept instead."""
+        self._end: Float[Tensor, "batch query d_model"] | None = None
+        """The end of the residual stream, from which logits are made."""
         self.bytes = 0
         self._waiting: tuple[WaitingLayers, int] | None = None
         self._unobserved: dict[str, _Unobserved] = {}
@@ -83,7 +89,7 @@ class ActivationCache:
         self._changes: int | None = None
         """How often the weights had been changed when the text was read."""
 
-    def read(self, questions: SiteQuestions) -> Float[Tensor, "batch query vocabulary"]:
+    def read(self, questions: SiteQuestions) -> None:
         """Run the pass; keep the logits, and q, k and z of each site while they fit.
 
         Statistics of a site are computed when one is asked for. On a GPU the sites of a short text wait, and theirs
@@ -94,9 +100,12 @@ class ActivationCache:
             waiting = WaitingLayers([on_cpu(questions)])
             observer = partial(self._keep_or_wait, questions=questions, waiting=waiting)
         with self._keeping_states(), torch.no_grad():
-            logits = self._pass(observer).logits
-        self.keep(logits)
-        return logits
+            self.refuse_changed_weights()
+            last = {KEEP: torch.tensor([-1])} if self._too_many_logits() else {}
+            done = self.edits.run({**self.inputs, **last}, observer, residual=bool(last))
+        self._end = done.residual
+        if self._end is None:
+            self.keep(done.logits)
 
     def wait(self, waiting: WaitingLayers, text: int, z: Mapping[str, Tensor]) -> None:
         """Leave these sites to ``waiting``, in which this is the text of that number; keep their z."""
@@ -215,6 +224,43 @@ class ActivationCache:
         """z of a site under the edits."""
         z = self.sites[site].rows.output if site in self.sites else self._z.get(site)
         return z if z is not None and z.numel() else self.recompute(site)[2]
+
+    def logits_at(self, place: int) -> Float[Tensor, " vocabulary"]:
+        """The logits after one position: those that are kept, else made from the end of the residual stream there."""
+        if self._end is not None:
+            return self.from_end(self._end[0, place][None])[0]
+        assert self.logits is not None, "a look is read before it is given to anybody"
+        return self.logits[0, place]
+
+    @torch.no_grad()
+    def from_end(self, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row vocabulary"]:
+        """The model's own logits of these values at the end of the residual stream.
+
+        What follows the stream acts on each position by itself: the values are put in its place, one at each of the
+        first positions of this text, and the model goes on with its own norm, W_U and whatever comes after.
+        """
+        end = self.model.unembedding_input()
+        assert end is not None, "the end of the stream was found"
+        self.refuse_changed_weights()
+
+        def put(module: Any, args: Any, kwargs: Any) -> Any:
+            stream = args[0].clone()
+            stream[0, : len(rows)] = rows.to(stream)
+            return (stream, *args[1:]), kwargs
+
+        inputs = {"input_ids": self.inputs["input_ids"][:, : len(rows)]} if self._reads_text_only() else self.inputs
+        with hooked([end], before=put):
+            return self.model.run(inputs).logits[0, : len(rows)]
+
+    def _reads_text_only(self) -> bool:
+        return set(self.inputs) == {"input_ids"}
+
+    def _too_many_logits(self) -> bool:
+        """Whether not to keep the logits of all positions: of a long text, if the model can make them of one."""
+        if not self._reads_text_only() or KEEP not in self.model.takes or self.model.unembedding_input() is None:
+            return False
+        tokens = self.inputs["input_ids"].numel()
+        return tokens * (self.model.shape.vocabulary or 0) * self._number_size() > MOST_LOGITS
 
     def values_at(self, points: Sequence[Point]) -> dict[Point, Tensor]:
         """The values at these points, under the edits, from one more pass."""

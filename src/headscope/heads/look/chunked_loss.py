@@ -7,7 +7,6 @@ expected logit under the unablated prediction is one row of ``p · W_U`` times t
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 
 import torch
@@ -15,11 +14,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.errors import ModelError
+from headscope.heads.look.activation_cache import KEEP
 from headscope.models.protocol import ForwardPass, Unembedding
 from headscope.models.recording import OpenModel
 
 CHUNK = 4096  # tokens of the vocabulary
-KEEP = "logits_to_keep"
 
 
 class ChunkedLoss:
@@ -68,7 +67,7 @@ def chunked_loss(model: OpenModel, whole: ForwardPass, ids: Tensor) -> ChunkedLo
         ending = model.unembedding()
     except ModelError:
         return None
-    if ending.caps or whole.residual is None or KEEP not in inspect.signature(model.model.forward).parameters:
+    if ending.caps or whole.residual is None or KEEP not in model.takes:
         return None
     made = ChunkedLoss(ending, whole.logits[0], ids)
     loss, divergence = made.effects(whole)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from headscope.errors import ModelError
 from headscope.heads.look.sampling import Prediction, strongest_predictions
@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 def logit_lens(look: Look, place: int, count: int) -> dict[str, list[Prediction]]:
-    """The likeliest tokens of ``resid_pre`` of every layer at one position, and of the end of the stream.
-
-    What follows the stream acts on each position by itself. So the values are put in its place, one at each position
-    of this text, and the model goes on from there with its own norm, W_U and whatever comes after.
-    """
+    """The likeliest tokens of ``resid_pre`` of every layer at one position, and of the end of the stream."""
     model, end = look.model, look.model.unembedding_input()
     if end is None:
         raise ModelError(
@@ -34,20 +30,6 @@ def logit_lens(look: Look, place: int, count: int) -> dict[str, list[Prediction]
     with hooked([end], before=lambda module, args, kwargs: last.append(args[0])):
         values = {str(point): value[0, place] for point, value in look.cache.values_at(points).items()}
     values["logits"] = last[0][0, place]
-    with torch.no_grad():
-        rows = torch.split(torch.stack(list(values.values())), len(look.written))
-        found = [_from_end(look, end, some) for some in rows]
-    logits = torch.cat(found)
+    rows = torch.split(torch.stack(list(values.values())), len(look.written))
+    logits = torch.cat([look.cache.from_end(some) for some in rows])
     return {name: strongest_predictions(model, row, count) for name, row in zip(values, logits, strict=True)}
-
-
-def _from_end(look: Look, end: nn.Module, rows: Tensor) -> Tensor:
-    """The logits of these values at the end of the stream."""
-
-    def put(module: nn.Module, args: Any, kwargs: Any) -> Any:
-        stream = args[0].clone()
-        stream[0, : len(rows)] = rows.to(stream)
-        return (stream, *args[1:]), kwargs
-
-    with hooked([end], before=put):
-        return look.cache.run().logits[0, : len(rows)]

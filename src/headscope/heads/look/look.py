@@ -76,6 +76,14 @@ def place_of(tokens: Sequence[Token], place: int | str, what: str) -> int:
     return place % len(tokens)
 
 
+def needs_predictions(look: Look) -> None:
+    """Raise where no next token is predicted, or none was kept."""
+    if look.cache.logits is not None and not look.cache.logits.shape[-1]:
+        raise InputError("this look has no logits: it was captured from a server; open it with its model")
+    if look.shape.vocabulary is None:
+        raise InputError(f"{look.shape.name} predicts no tokens: it is an encoder without a language-model head")
+
+
 @checked
 class Look:
     """One text read by a model: ``look.pattern("3.5")`` is a head's pattern, ``look.table()`` every head's numbers."""
@@ -166,9 +174,8 @@ class Look:
 
     @property
     def logits(self) -> Float[Tensor, "query vocabulary"]:
-        """The model's logits at every position, under this look's edits."""
-        assert self.cache.logits is not None, "a look is read before it is given to anybody"
-        return self.cache.logits[0]
+        """The model's logits at every position, under this look's edits; of a long text from another pass."""
+        return (self.cache.run().logits if self.cache.logits is None else self.cache.logits)[0]
 
     @own_precision()
     def statistics(self, site: SiteName) -> Rows:
@@ -368,11 +375,11 @@ class Look:
         self, token: str | int, minus: str | int | None = None, position: int | str = -1
     ) -> LogitAttribution:
         """Direct logit attribution: one next-token logit, or a difference of two, split over the heads."""
-        self._needs_predictions()
+        needs_predictions(self)
         place = self.position(position)
         for site in self.sites:
             self.model.output_weight(site)  # refused by name where heads cannot be split
-        return split_logit(self.recorded, place, (token, minus), self.logits[place])
+        return split_logit(self.recorded, place, (token, minus), self.cache.logits_at(place))
 
     @own_precision()
     def why(
@@ -414,8 +421,8 @@ class Look:
 
     def predictions(self, position: int | str = -1, count: int = 10) -> list[Prediction]:
         """The likeliest next tokens after a position."""
-        self._needs_predictions()
-        return strongest_predictions(self.model, self.logits[self.position(position)], count)
+        needs_predictions(self)
+        return strongest_predictions(self.model, self.cache.logits_at(self.position(position)), count)
 
     def classes(self, count: int = 5) -> list[ClassPrediction]:
         """The likeliest classes, of a model that puts a picture, sound or text into one."""
@@ -435,7 +442,7 @@ class Look:
 
     def logit_lens(self, position: int | str = -1, count: int = 1) -> dict[str, list[Prediction]]:
         """The likeliest tokens if the stream before each layer, and after the last, were the end of the stream."""
-        self._needs_predictions()
+        needs_predictions(self)
         return logit_lens(self, self.position(position), count)
 
     def token_id(self, token: str | int) -> int:
@@ -483,12 +490,6 @@ class Look:
     def questions(self, site: str, sizes: tuple[int, int], device: torch.device) -> dict[str, Question]:
         """The standard questions where queries and keys are this text's tokens, or two texts; none elsewhere."""
         return self._answers.questions(self.sides(site), sizes, device)
-
-    def _needs_predictions(self) -> None:
-        if not self.logits.shape[-1]:
-            raise InputError("this look has no logits: it was captured from a server; open it with its model")
-        if self.shape.vocabulary is None:
-            raise InputError(f"{self.shape.name} predicts no tokens: it is an encoder without a language-model head")
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
         return None if Look.app is None else Look.app().display(self)

@@ -52,11 +52,12 @@ def save_look(look: Look, path: Path) -> None:
         source, seen = look.site_source(site), look.cache.sites[site]
         rows = dataclasses.replace(seen.rows, output=look.z(site)[None])
         sites[site] = SiteActivations(rows, seen.scores, seen.value_norms, (source.q, source.k))
-    likely = torch.unique(look.logits.topk(min(KEPT_TOKENS, look.logits.shape[-1])).indices.cpu())
+    logits = look.logits
+    likely = torch.unique(logits.topk(min(KEPT_TOKENS, logits.shape[-1])).indices.cpu())
     content = {
         "schema_version": SCHEMA_VERSION, "edits": look.key,
         "weights_sha256": look.model.sha256 if isinstance(look.model, _WithoutModel) else weight_hash(look.model.model),
-        "shape": look.shape, "prepared": look.prepared, "logits": look.logits, "sites": sites,
+        "shape": look.shape, "prepared": look.prepared, "logits": logits, "sites": sites,
         "reached": look.cache.reached, "n_windows": look.cache.n_windows,
         "vocabulary": tuple(look.model.processor.tokens_of(likely)),
     }  # fmt: skip
