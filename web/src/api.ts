@@ -2574,7 +2574,7 @@ export interface components {
              * @default token
              * @enum {string}
              */
-            predicts: "token" | "class" | "vector";
+            predicts: "token" | "class" | "vector" | "unknown";
             /** Without */
             without: number[] | null;
         };

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from headscope.heads.questions.label_rules import LabelRule
 
 
+Capture = Annotated[Path | None, typer.Option(help="Folder of captures from a vLLM server: show a served request.")]
+CaptureName = Annotated[str | None, typer.Option(help="Name of the request in the folder of --capture.")]
 MEDIA = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".wav")
 
 
@@ -44,26 +46,35 @@ def serve(
     classroom: Annotated[
         bool, typer.Option("--classroom", help="Run a class: a teacher's page, and a code for students to join.")
     ] = False,
+    capture: Capture = None,
+    name: CaptureName = None,
 ) -> None:
     """Open the microscope in the browser.
 
     Example: headscope serve gpt2 --port 8000
     """
-    from headscope import load
+    from headscope import load, open_look
     from headscope.app.model_registry import ModelRegistry
     from headscope.app.pages.census import Censuses
     from headscope.app.pages.film import Films
-    from headscope.app.pages.microscope import Session
     from headscope.app.server import ServeOptions
     from headscope.app.server import serve as serve_page
+    from headscope.app.show import session_of
     from headscope.cli.fetch import offer
 
     models = [*(models or ()), *([named] if named else ())]
-    for name in models:
-        offer(name)
+    if (capture or name) and not (capture and name and models):
+        raise typer.BadParameter(
+            "a served request is shown with its model: give the model, --capture and --name. Without it, save a page: "
+            "headscope look --capture FOLDER --name NAME --save page.html"
+        )
+    for each in models:
+        offer(each)
     censuses = Censuses(census or ())
-    opened = [Session(load(None if name == "embedded" else name)) for name in models or ["embedded"]]
-    registry = ModelRegistry(*opened, opener=load if allow_models else None)
+    shown: list[Any] = [load(None if each == "embedded" else each) for each in models or ["embedded"]]
+    if capture is not None:
+        shown[0] = open_look(capture, shown[0], name=name)
+    registry = ModelRegistry(*map(session_of, shown), opener=load if allow_models else None)
     settings = ServeOptions(
         host=host or ("0.0.0.0" if classroom else "127.0.0.1"),
         port=port,
@@ -96,11 +107,8 @@ def look(
         str | None,
         typer.Option("--written", "-w", help="The decoder's text so far, for encoder-decoder models."),
     ] = None,
-    capture: Annotated[
-        Path | None,
-        typer.Option(help="Folder of captures from a vLLM server: show a served request, not a text; needs no model."),
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the request in the folder of --capture.")] = None,
+    capture: Capture = None,
+    name: CaptureName = None,
     as_json: options.AsJson = False,
     brief: options.Brief = False,
 ) -> None:

@@ -20,7 +20,7 @@ from headscope.heads.look.sampling import Prediction
 from headscope.models.selfcheck import relative_difference
 
 Removal = Literal["zero", "mean"]
-Predicts = Literal["token", "class", "vector"]
+Predicts = Literal["token", "class", "vector", "unknown"]
 
 
 class NextToken(Response):
@@ -114,6 +114,8 @@ def with_edits(
 def without_tokens(shown: PredictResponse, look: Look, after: Tensor | None, count: int) -> PredictResponse:
     """The response for a model that predicts no tokens: its classes, or how far its output moves under the edits."""
     before = look.logits
+    if not before.shape[-1]:  # captured from a server
+        return shown.model_copy(update={"predicts": "unknown"})
     try:
         classes = look.classes(count)
     except InputError:

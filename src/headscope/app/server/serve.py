@@ -87,6 +87,7 @@ def serve(
     sys.stderr.write(announcement(options, port, token, held))
     if options.open_browser:
         page = address(_reachable_here(options.host), port, token, held)
+        page += "#microscope" if any(session.given.infos for session in registry.sessions().values()) else ""
         threading.Thread(target=webbrowser.open, args=[page], daemon=True).start()  # some return when they are closed
     # Exempt what was imported from garbage collection, which would stop every response for a quarter of a second.
     gc.freeze()

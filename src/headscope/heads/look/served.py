@@ -77,7 +77,7 @@ def _refuse_missing_rows(path: str, positions: Tensor, n_prompt: int) -> None:
     if len(positions) != end or not torch.equal(positions, torch.arange(end)):
         raise InputError(
             f"{path}: {end - len(positions)} of {end} rows are missing. The server took them from its prefix cache or "
-            "ran them in a CUDA graph; ask with prompt_logprobs=1, and see the plug-in's README"
+            "ran them in a CUDA graph; see the plug-in's README"
         )
 
 

@@ -4,7 +4,8 @@ export default {
     title: "Logit attribution",
     heads: (site: string) => `what the heads of ${site} contribute at`,
     save: "the logit attribution",
-    lastOnly: "This file has the logit attribution only for the last token.",
+    lastOnly:
+      "This file has no logit attribution for this token. Files have it for the last token, if they were saved with the model.",
     reads: "attends to",
     numbers: (count: number) => `z: ${count} numbers`,
     through: "through",
@@ -45,6 +46,7 @@ export default {
     classes: "Class",
     output: "Output",
     none: "This model does not predict a next token.",
+    captured: "The server that read this text gave no predictions. Open it with its model to see them.",
     moves: (share: string) => `The output changes by ${share}% of its largest number.`,
     filled: "In %. Filled in colour: lost without the head. Hollow: gained without it.",
     dashed: "In %, with the head off. Dashed: what was there with it.",
