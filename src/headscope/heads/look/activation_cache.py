@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import MethodType
+from typing import Any
 from weakref import WeakMethod
 
 import torch

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headscope.attention.observer import Call, plain
-from headscope.heads.look.chunked_loss import KEEP
+from headscope.heads.look.activation_cache import KEEP
 from headscope.heads.look.layer_cache import LayerCache
 from headscope.heads.roles.probes.probe import Batch, Probe, is_causal
 from headscope.models.protocol import ForwardPass, SiteObserver
