@@ -64,6 +64,7 @@ CHANGES: dict[str, Callable[[Locator], None]] = {
     "one-head-scores": _nudge,
     "one-head-average": _nudge,
     "fork": _fork,
+    "kept": _slide,
     "bar-choice": _pick,
     "curve-slider": _slide,
     "split-heads": lambda figure: figure.get_by_role("switch").click(),

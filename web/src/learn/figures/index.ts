@@ -15,6 +15,7 @@ import StepTriangle from "./one-head/StepTriangle.svelte";
 import StepVector from "./one-head/StepVector.svelte";
 import PartitionFigure from "./mounted/PartitionFigure.svelte";
 import SamplingFigure from "./SamplingFigure.svelte";
+import Kept from "./Kept.svelte";
 import SplitHeads from "./SplitHeads.svelte";
 import Threshold from "./Threshold.svelte";
 
@@ -31,6 +32,7 @@ export const FIGURES: Record<string, Component<any>> = {
   "curve-slider": CurveSlider,
   fork: ForkFigure,
   invent: InventFigure,
+  kept: Kept,
   "split-heads": SplitHeads,
   threshold: Threshold,
   film: FilmFigure,

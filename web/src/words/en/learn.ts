@@ -82,6 +82,12 @@ export default {
   },
 
   // Lessons 2 to 9
+  kept: {
+    tokens: "Tokens read",
+    window: "Filled: kept. Dashed: dropped.",
+    latent: "Black: the short rows, which are kept. Dashed: keys and values, made from them.",
+    linear: "Each token is added to the head's table (filled), and then dropped.",
+  },
   transpose: "transpose after view",
   split:
     "What each head gets: one tile per number, with the number of its token, in the colour of the head that made it",
