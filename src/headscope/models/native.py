@@ -16,8 +16,7 @@ from headscope.models.protocol import OutputWeight, Prepared
 from headscope.models.recording import OpenModel, Recording
 from headscope.models.selfcheck import run_self_check
 from headscope.models.structure.sites import input_embedding, name_sites
-from headscope.models.structure.trace import trace_leaves
-from headscope.models.structure.unembedding import find_last_matrix
+from headscope.models.structure.unembedding import find_unembedding
 from headscope.names import ModelShape
 
 
@@ -41,11 +40,11 @@ class NativeModel(OpenModel):
         self.shape = ModelShape(name, next(iter(modules.values())).d_model, vocabulary, context)
         length = min(8, context or 8)
         self.probe = {"input_ids": (torch.arange(2 * length).view(2, length) * 7 + 1) % (vocabulary or 2)}
-        with self._observed(Recording(id(self)), None):
-            traced = trace_leaves(model, lambda: self._call(self.probe))
-        if not isinstance(traced.output, Tensor) or traced.output.ndim != 3:
+        with self._observed(Recording(id(self)), None), torch.no_grad():
+            output = self._call(self.probe)
+        if not isinstance(output, Tensor) or output.ndim != 3:
             raise ModelError(f"{type(model).__name__} must return logits [batch, token, vocabulary] for token ids")
-        self._set_unembedding(find_last_matrix(traced, traced.output, table))
+        self._set_unembedding(find_unembedding(self))
         self._watched.add(part for module in self._modules.values() for part in (module, module.o_proj))
         self.self_check = run_self_check(self, self.probe, None)
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from tests.models import tiny
-from torch import nn
 from torch.testing import assert_close
 
 from headscope.errors import ModelError
@@ -93,11 +92,6 @@ def test_layers_between_the_residual_stream_and_w_u_are_refused() -> None:
     with pytest.raises(ModelError, match="other layers lie between the residual stream and W_U"):
         opened.unembedding()
     opened.close()
-
-
-STATE, TABLE = torch.randn(1, 3, 4, generator=torch.Generator().manual_seed(0)), nn.Embedding(6, 4)
-NORM, HEAD, OTHER = nn.LayerNorm(4), nn.Linear(4, 6), nn.GELU()
-LOGITS = torch.randn(1, 3, 6, generator=torch.Generator().manual_seed(1))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

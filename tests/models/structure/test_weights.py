@@ -117,7 +117,7 @@ def found(way: str) -> tuple[Model, OutputPath]:
         ("the first reads the last", OutputPath("site.out", "mixed", MIXED)),
         ("the last reads the first", OutputPath("site.out", "mixed", MIXED)),
         ("changed in place", OutputPath("site.out", "head-local", LOCAL)),
-        ("post-norm", OutputPath("site.out", "exact", post_norm="site.post_norm")),
+        ("post-norm", OutputPath("site.out", "exact")),
     ],
 )
 def test_what_lies_between_z_and_w_o_is_found(way: str, expected: OutputPath) -> None:
@@ -137,7 +137,6 @@ def test_a_matrix_is_split_into_the_rows_of_each_head() -> None:
     for head in range(HEADS):
         assert torch.equal(weight.weight[head], model.site.out.weight[:, head * D_HEAD : (head + 1) * D_HEAD].T)
     assert weight.bias is model.site.out.bias
-    assert weight.post_norm is model.site.post_norm
     with pytest.raises(ModelError, match="0: W_O has 12 inputs, not a multiple of 5 heads"):
         weight_by_head(model, path, 5, "0")
 

@@ -17,11 +17,10 @@ from headscope.models.any_torch.checks import seeded
 from headscope.models.any_torch.compiled import without_fast_path
 from headscope.models.any_torch.learning import LearnedSite
 from headscope.models.inputs.media_positions import MOST_EXTRA
+from headscope.models.modes import hooked
 from headscope.models.selfcheck import relative_difference
 from headscope.models.structure.sites import input_embedding, logits_of, predicts_tokens, span, width_of
-from headscope.models.structure.trace import trace_leaves
-from headscope.models.structure.unembedding import UnembeddingPath, find_last_matrix, find_unembedding
-from headscope.names import ModelShape
+from headscope.models.structure.unembedding import find_unembedding
 
 if TYPE_CHECKING:
     from headscope.models.any_torch.model import AnyTorchModel
@@ -45,31 +44,23 @@ ACROSS_ITEMS = (
 )
 
 
-def describe(opened: AnyTorchModel) -> tuple[ModelShape, UnembeddingPath]:
+def describe(opened: AnyTorchModel) -> None:
     """Run the probe once more and see what its layers made: widths, grids of patches, and the way to its logits."""
-    own = {site.module for site in opened.learned.values()}
-    holders = [part for part in opened.model.modules() if not own.isdisjoint(part.modules())]
-    with without_fast_path(opened.model):
-        trace = trace_leaves(opened.model, lambda: opened._call(opened.probe), holders)
-    logits, ids = logits_of(trace.output), opened.probe.get(IDS)
+    made: list[Tensor] = []
+    patches = [part for part in opened.model.modules() if isinstance(part, nn.Conv2d)]
+    keep = hooked(patches, after=lambda module, args, kwargs, output: made.append(output))
+    with without_fast_path(opened.model), keep, torch.no_grad():
+        output = opened._call(opened.probe)
+    logits, ids = logits_of(output), opened.probe.get(IDS)
     table = input_embedding(opened.model)
     rows = int(table.weight.shape[0]) if isinstance(table, nn.Embedding) else None
     if rows is not None and ids is not None and int(ids.max()) >= rows:
         rows = None  # a table of something else: one column of several
     opened.processor.vocabulary = opened.processor.vocabulary or rows
-    path, vocabulary = UnembeddingPath(None, None, why_not="it predicts no tokens"), None
-    if ids is not None and tuple(logits.shape[:2]) == tuple(ids.shape):
-        if hasattr(opened.model, "get_output_embeddings"):
-            path, predicts = find_unembedding(opened.model, trace, logits), predicts_tokens(trace.output)
-        else:
-            path = find_last_matrix(trace, logits, table)
-            predicts = not path.why_not or logits.shape[-1] == rows
-        vocabulary = int(logits.shape[-1]) if predicts else None
     good = {name: site for name, site in opened.learned.items() if not site.why}
     widths = [int(site.takes[0].weight.shape[1]) for site in good.values() if site.takes]
     width = width_of(opened.model) if hasattr(opened.model, "config") else 0
-    made = [leaf.output.shape[2:] for leaf in trace.leaves if isinstance(leaf.module, nn.Conv2d)]
-    grids, windowed = [(int(one[0]), int(one[1])) for one in made if len(one) == 2], _windowed(opened)
+    grids, windowed = [(one.shape[2], one.shape[3]) for one in made if one.ndim == 4], _windowed(opened)
     sites = {
         name: replace(
             opened.shape.sites[name],
@@ -77,8 +68,13 @@ def describe(opened: AnyTorchModel) -> tuple[ModelShape, UnembeddingPath]:
         )
         for name, site in good.items() if name in opened.shape.sites
     }  # fmt: skip
-    shape = replace(opened.shape, d_model=width or next(iter(widths), 0), vocabulary=vocabulary, sites=sites)
-    return shape, path
+    opened.shape = replace(opened.shape, d_model=width or next(iter(widths), 0), sites=sites)
+    if ids is None or tuple(logits.shape[:2]) != tuple(ids.shape):
+        return
+    path, named = find_unembedding(opened), hasattr(opened.model, "get_output_embeddings")
+    opened._set_unembedding(path)
+    if predicts_tokens(output) if named else path.matrix is not None or logits.shape[-1] == rows:
+        opened.shape = replace(opened.shape, vocabulary=int(logits.shape[-1]))
 
 
 def grid_of(length: int, made: Sequence[tuple[int, int]], given: tuple[int, int] | None) -> tuple[int, int] | None:

@@ -285,8 +285,7 @@ class AnyTorchModel(OpenModel):
         found = check_sites(self, own)
         if all(site.why for site in self.learned.values()):
             raise ModelError(refusal(self.name, self.learned))
-        self.shape, path = describe(self)
-        self._set_unembedding(path)
+        describe(self)
         self.notes = notes_on(self)
         self.self_check = SelfCheck(self.name, found.checks(self.learned), tuple(self.notes))
         self.self_check.refuse_failed()

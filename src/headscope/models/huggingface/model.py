@@ -21,9 +21,11 @@ from headscope.models.protocol import OutputWeight, Prepared
 from headscope.models.recording import OpenModel, Recording
 from headscope.models.selfcheck import own_logits, run_self_check
 from headscope.models.structure import sites
+from headscope.models.structure.readers import probed
+from headscope.models.structure.recorder import RecordedStream, record_stream
 from headscope.models.structure.trace import TracedPass, trace
 from headscope.models.structure.unembedding import find_unembedding
-from headscope.models.structure.weights import OutputPath, find_output_paths, weight_by_head
+from headscope.models.structure.weights import OutputPath, find_output_paths, find_post_norms, weight_by_head
 from headscope.names import ModelShape
 
 
@@ -39,6 +41,7 @@ class HuggingFaceModel(OpenModel):
         self._names: dict[str, str] = {}  # of sites, by module path
         self._site_paths: dict[str, str] = {}
         self._output_paths: dict[str, OutputPath] = {}
+        self._post_norms: dict[str, nn.Module] = {}
         install(model)
         with self.closed_on_error():
             self._find_structure(name, probe_inputs(model) if probe is None else [probe])
@@ -47,7 +50,8 @@ class HuggingFaceModel(OpenModel):
         return prepare.prepare(self, text)
 
     def output_weight(self, site: str) -> OutputWeight:
-        return weight_by_head(self.model, self.output_path(site), self.shape.sites[site].n_heads, site)
+        found = weight_by_head(self.model, self.output_path(site), self.shape.sites[site].n_heads, site)
+        return replace(found, post_norm=self._post_norms.get(site.partition("@")[0]))
 
     def output_matrix(self, site: str) -> nn.Module:
         return self.model.get_submodule(str(self.output_path(site).matrix))
@@ -78,6 +82,7 @@ class HuggingFaceModel(OpenModel):
         with self.explained_errors(inputs):
             traced = trace(self.model, moved, **self.arguments)
         self._add_traced(moved, traced)
+        self._note(moved, traced, record_stream(self, moved))
         self._traced_inputs |= set(inputs)
 
     def close(self) -> None:
@@ -95,9 +100,10 @@ class HuggingFaceModel(OpenModel):
         trained = getattr(self.model.config, "trained_context", None)
         vocabulary = self.processor.vocabulary if sites.predicts_tokens(traced.output) else None
         self.shape = ModelShape(name, sites.width_of(self.model), vocabulary, self.processor.context, trained=trained)
-        self._set_unembedding(find_unembedding(self.model, traced, sites.logits_of(traced.output)))
         self._hooks.append(self.model.register_forward_pre_hook(lambda *_: self._start_pass()))
         self._add_traced(self.probe, traced)
+        self._set_unembedding(find_unembedding(self))
+        self._note(self.probe, traced, probed(self))
         self.self_check = run_self_check(self, self.probe, own_logits(self.model, self.probe, self.arguments))
 
     def _add_traced(self, inputs: Mapping[str, Tensor], traced: TracedPass) -> None:
@@ -110,7 +116,12 @@ class HuggingFaceModel(OpenModel):
         watched = [*found.paths.values(), *(path.matrix for path in new.values() if path.matrix is not None)]
         self._watched.add(map(self.model.get_submodule, watched))
         self.shape = replace(self.shape, sites={**found.sites, **self.shape.sites})
-        self.notes = sites.notes_on(self.model, traced, inputs, self._output_paths, self._site_paths)
+
+    def _note(self, inputs: Mapping[str, Tensor], traced: TracedPass, stream: RecordedStream) -> None:
+        """Find the norms after W_O, and say what a user should know."""
+        self._post_norms = {**find_post_norms(self.model, stream.ends()), **self._post_norms}
+        given = (self._output_paths, self._site_paths, self._post_norms)
+        self.notes = sites.notes_on(self.model, traced, inputs, *given)
 
     def _first_that_runs(
         self, name: str, probes: Sequence[Mapping[str, Tensor]]

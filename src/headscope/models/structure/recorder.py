@@ -239,8 +239,12 @@ class _StreamRecorder:
             rows, n_heads = self.waiting.pop(site), self.model.shape.sites[site].n_heads
             if x.shape[-1] % n_heads:
                 return
+            try:
+                with _disable_current_modes():
+                    weight: OutputWeight = self.model.output_weight(site)
+            except ModelError:  # its weights are offloaded, or not linear
+                return
             with _disable_current_modes():
-                weight: OutputWeight = self.model.output_weight(site)
                 self.stream.read_by_w_o[site] = rows_by_head(x.detach(), rows, n_heads, weight.layout)
         fits = len(read) == 1 and weight.weight.shape[0] * weight.weight.shape[1] == x.shape[-1]
         if output is not None and fits and weight.weight.shape[2] == output.shape[-1]:

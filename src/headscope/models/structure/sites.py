@@ -186,6 +186,7 @@ def notes_on(
     inputs: Mapping[str, Tensor],
     outputs: Mapping[str, OutputPath],
     paths: Mapping[str, str],
+    normed: Collection[str],
 ) -> list[str]:
     """What a user should know about this model: what is not observed, and how head parts are to be read."""
     notes = []
@@ -208,9 +209,8 @@ def notes_on(
     for site, path in paths.items():
         if path in windowed:
             by_note.setdefault(WINDOWED, []).append(site)
-    for site, output in outputs.items():
-        if output.post_norm is not None:
-            by_note.setdefault(POST_NORM, []).append(site)
+    if normed:
+        by_note[POST_NORM] = [site for site in outputs if site in normed]
     for site, output in outputs.items():
         if output.why:
             by_note.setdefault(f"head parts of {{sites}} are {output.kind}: {output.why}", []).append(site)
@@ -228,7 +228,7 @@ def _not_run(model: nn.Module, traced: TracedPass, sites: set[str]) -> list[str]
     """Sub-models that took no part in the pass: the vision tower of a model that was given text alone."""
     from transformers import PreTrainedModel
 
-    ran = {leaf.path for leaf in traced.leaves} | sites
+    ran = traced.ran | sites
     parts = [path for path, part in model.named_modules() if path and isinstance(part, PreTrainedModel)]
     idle = [path for path in parts if not any(other.startswith(f"{path}.") for other in ran)]
     return [path for path in idle if not any(path.startswith(f"{other}.") for other in idle)]

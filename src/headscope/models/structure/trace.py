@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,23 +35,12 @@ class TracedCall:
 
 
 @dataclass
-class LeafCall:
-    """Input and output of a leaf module, kept alive so that their storage addresses stay theirs."""
-
-    path: str
-    module: nn.Module
-    input: Tensor
-    output: Tensor
-
-
-@dataclass
 class TracedPass:
     """What one forward pass showed."""
 
     calls: list[TracedCall] = field(default_factory=list)
-    leaves: list[LeafCall] = field(default_factory=list)
-    blocks: list[Tensor] = field(default_factory=list)
-    """Outputs of modules that contain attention: states of the residual stream."""
+    ran: set[str] = field(default_factory=set)
+    """Paths of all modules that were called."""
     other_attention: dict[str, str] = field(default_factory=dict)
     """Paths of modules that computed a softmax over keys themselves, and the function they used."""
     output: Any = None
@@ -99,7 +88,6 @@ class _Tracer:
         self.trace = TracedPass()
         self.paths = {id(module): path for path, module in model.named_modules()}
         self.tape = Tape(only_z=True)
-        self.calls_before: list[int] = []
         self.times: Counter[str] = Counter()
 
     def on_call(self, attention: AttentionCall) -> Tensor:
@@ -111,7 +99,7 @@ class _Tracer:
 
     def before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         self.tape.stack.append(self.paths[id(module)])
-        self.calls_before.append(len(self.trace.calls))
+        self.trace.ran.add(self.tape.path)
         first = _first_tensor((args, kwargs)) if is_matrix(module) else None
         node = None if first is None else self.tape.z_in(first)
         for number in () if node is None else node.z:
@@ -120,31 +108,7 @@ class _Tracer:
                 call.matrix, call.x = self.tape.path, node
 
     def after(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        path, before = self.tape.stack.pop(), self.calls_before.pop()
-        first, made = _first_tensor((args, kwargs)), _first_tensor(output)
-        if first is None or made is None:
-            return
-        if not next(module.children(), None):
-            self.trace.leaves.append(LeafCall(path, module, first, made))
-        elif len(self.trace.calls) > before:
-            self.trace.blocks.append(made)
-
-
-def trace_leaves(model: nn.Module, run: Callable[[], Any], holders: Collection[nn.Module] = ()) -> TracedPass:
-    """Every leaf of a pass, and the outputs of modules that hold attention, where no interface says what calls it."""
-    paths = {id(part): path for path, part in model.named_modules()}
-    found, inside = TracedPass(), set(map(id, holders))
-
-    def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        first, made = _first_tensor((args, kwargs)), _first_tensor(output)
-        if made is not None and next(module.children(), None) is None:
-            found.leaves.append(LeafCall(paths[id(module)], module, made if first is None else first, made))
-        elif made is not None and id(module) in inside:
-            found.blocks.append(made)
-
-    with torch.no_grad(), hooked(model.modules(), after=after):
-        found.output = run()
-    return found
+        self.tape.stack.pop()
 
 
 def _first_tensor(value: Any) -> Tensor | None:

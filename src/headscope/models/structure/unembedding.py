@@ -10,8 +10,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headscope.errors import ModelError
+from headscope.models.modes import hooked
 from headscope.models.protocol import Unembedding
-from headscope.models.structure.trace import LeafCall, TracedPass, is_matrix
+from headscope.models.structure.readers import before_norm, probed, value_of
+from headscope.models.structure.recorder import RecordedStream, current_recorder
+from headscope.models.structure.sites import input_embedding
+from headscope.models.structure.tape import PRODUCT, SHAPE, Node, Op, Slot
+from headscope.models.structure.trace import is_matrix
 from headscope.models.structure.weights import weight_and_bias
 
 NO_NORM = "no norm stands before W_U"
@@ -44,37 +49,71 @@ class UnembeddingPath:
         return Unembedding(self.norm, scaled, bias, self.note, caps=CAPPED in self.note)
 
 
-def find_unembedding(model: nn.Module, traced: TracedPass, logits: Tensor | None) -> UnembeddingPath:
-    """Follow W_U's input back to the final norm, and the norm's input back to the residual stream."""
-    matrix = _output_matrix(model)
-    used = next((leaf for leaf in reversed(traced.leaves) if leaf.module is matrix), None)
-    if matrix is None or used is None or logits is None:
+def find_unembedding(model: Any) -> UnembeddingPath:
+    """Follow the logits of the probe back to W_U, and what W_U reads back to the final norm and the residual stream."""
+    own, named = _output_matrix(model.model), hasattr(model.model, "get_output_embeddings")
+    used: list[tuple[nn.Module, Node | None, Tensor]] = []
+
+    def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        recorder = current_recorder.get()
+        if recorder is not None and args and isinstance(output, Tensor):
+            used[:] = [(module, recorder.tape.node_of(args[0]), output)]
+
+    with hooked(
+        [each for each in model.model.modules() if each is own or (not named and is_matrix(each))], after=after
+    ):
+        stream = probed(model)
+    assert stream.logits is not None, "the probe is run to its end"
+    matrix, node, made = used[0] if used else (None, None, stream.logits)
+    if matrix is None and named:
         return UnembeddingPath(None, None, why_not="this model has no unembedding: it does not predict tokens")
-    after, note = _after(used.output, logits)
-    norm, before = _norm_before(used, traced)
-    if norm is None and _is_residual(used.input, traced):
-        return UnembeddingPath(matrix, None, after, note or NO_NORM)
-    if norm is None or not _is_residual(norm.input, traced):
+    if not named and (matrix is None or not torch.equal(made, stream.logits)):
+        matrix, node, made = input_embedding(model.model), _reads_tied(model.model, stream), stream.logits
+        if node is None:
+            return UnembeddingPath(None, None, why_not="no matrix was found that turns its last states into logits")
+    norm, stream.final, before = _back_to_stream(model.model, node)
+    if stream.final is None:
         return UnembeddingPath(matrix, None, why_not="other layers lie between the residual stream and W_U")
-    return UnembeddingPath(matrix, norm.module, before * after, f"{HELD_NORM}; {note}" if note else HELD_NORM)
+    scale, note = _after(made, stream.logits)
+    held = NO_NORM if norm is None else HELD_NORM
+    return UnembeddingPath(matrix, norm, before * scale, f"{held}; {note}" if note else held)
 
 
-def find_last_matrix(traced: TracedPass, logits: Tensor, table: Any) -> UnembeddingPath:
-    """The last norm, and W_U: a Linear whose output is the logits, or the embedding ``table`` used again."""
-    leaves = [(leaf.module, leaf.output) for leaf in traced.leaves]
-    if not leaves:
-        return UnembeddingPath(None, None, why_not="no matrix was found that turns its last states into logits")
-    last, made = leaves[-1]
-    matrix = last if isinstance(last, nn.Linear) and torch.equal(made, logits) else None
-    before, state = leaves[-2] if matrix is not None and len(leaves) > 1 else (last, made)
-    norm = before if "norm" in type(before).__name__.lower() else None
-    if matrix is not None:
-        return UnembeddingPath(matrix, norm, note=NO_NORM if norm is None else HELD_NORM)
-    shape = (getattr(table, "embedding_dim", None), getattr(table, "num_embeddings", None))
-    tied = norm is not None and shape == (state.shape[-1], logits.shape[-1])
-    if tied and torch.allclose(state @ table.weight.T, logits, rtol=1e-3, atol=1e-4):
-        return UnembeddingPath(table, norm, note=HELD_NORM)
-    return UnembeddingPath(None, None, why_not="no matrix was found that turns its last states into logits")
+def _reads_tied(model: nn.Module, stream: RecordedStream) -> Node | None:
+    """What is multiplied by the embedding, where that gives the logits."""
+    table, logits = getattr(input_embedding(model), "weight", None), stream.logits
+    node = stream.tape.reads[-1][1] if stream.tape.reads else None
+    if node is None or logits is None or table is None or table.shape != (logits.shape[-1], node.shape[-1]):
+        return None
+    made = (value_of(node) @ table.T).reshape(-1, logits.shape[-1])
+    same = made.numel() == logits.numel() and torch.allclose(made, logits.flatten(0, -2), rtol=1e-3, atol=1e-4)
+    return node if same else None
+
+
+def _back_to_stream(model: nn.Module, node: Node | None) -> tuple[nn.Module | None, Node | None, float]:
+    """The norm that this comes from, what the norm reads, and a number between them (T5 divides by √d_model)."""
+    factor = 1.0
+    while isinstance(node, Op):
+        before, number = next(node.parents), _number(node)
+        if number is None and (node.name not in SHAPE or node.shape.numel() != before.shape.numel()):
+            break
+        factor, node = factor * (number or 1.0), before
+    if not isinstance(node, Op):
+        return None, node, factor
+    read, module = before_norm(node), model.get_submodule(node.path)
+    is_norm = read is not node and next(module.children(), None) is None
+    return (module, read, factor) if is_norm else (None, node, factor)
+
+
+def _number(op: Op) -> float | None:
+    """The number that an operation multiplies by."""
+    if op.name not in PRODUCT:
+        return None
+    other = next(arg for arg in op.args[:2] if not (isinstance(arg, Slot) and arg.carried))
+    if isinstance(other, Slot):
+        dynamic = other.node is not None and other.node.dynamic
+        other = None if dynamic or other.value is None or other.value.numel() > 1 else float(other.value)
+    return None if other is None else float(other) if op.name == "mul" else 1.0 / float(other)
 
 
 def _output_matrix(model: nn.Module) -> nn.Module | None:
@@ -84,20 +123,6 @@ def _output_matrix(model: nn.Module) -> nn.Module | None:
     except (AttributeError, NotImplementedError):
         return None
     return found if isinstance(found, nn.Module) else None
-
-
-def _norm_before(used: LeafCall, traced: TracedPass) -> tuple[LeafCall | None, float]:
-    """The leaf whose output is W_U's input, itself or multiplied by one number (T5 divides by √d_model)."""
-    for leaf in reversed(traced.leaves):
-        unchanged = leaf.output.data_ptr() == leaf.input.data_ptr()
-        if leaf.module is used.module or unchanged or leaf.output.shape != used.input.shape or is_matrix(leaf.module):
-            continue
-        if leaf.output.data_ptr() == used.input.data_ptr():
-            return leaf, 1.0
-        ratio = _ratio(leaf.output, used.input)
-        if ratio is not None:
-            return leaf, ratio
-    return None, 1.0
 
 
 def _after(made: Tensor, logits: Tensor) -> tuple[float, str]:
@@ -128,13 +153,6 @@ def _bends(a: Tensor, b: Tensor, eps: float) -> bool:
         return False
     above, below = (float(a[part] @ b[part]) / float(a[part] @ a[part]) for part in (large, ~large))
     return abs(above) < (1 - eps) * abs(below)
-
-
-def _is_residual(state: Tensor, traced: TracedPass) -> bool:
-    return any(
-        block.shape == state.shape and (block.data_ptr() == state.data_ptr() or torch.equal(block, state))
-        for block in traced.blocks
-    )
 
 
 def through_frozen_norm(

@@ -7,9 +7,9 @@ on head h alone it is local to the head (a gate, a norm of each head), else it m
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from headscope.errors import ModelError
 from headscope.models.protocol import HeadSum, Layout, OutputWeight
 from headscope.models.structure.carry import Route, recompute
-from headscope.models.structure.tape import ARRANGE, Node, SourceNode
-from headscope.models.structure.trace import TracedPass, is_matrix
+from headscope.models.structure.tape import ARRANGE, Node, Op, SourceNode, carried_into, walk
+from headscope.models.structure.trace import TracedPass
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,6 @@ class OutputPath:
     kind: HeadSum
     why: str = ""
     layout: Layout = "batch first"
-    post_norm: str | None = None
-    """The path of a norm between W_O and the residual stream."""
 
 
 def find_output_paths(traced: TracedPass) -> list[OutputPath]:
@@ -43,18 +41,24 @@ def find_output_paths(traced: TracedPass) -> list[OutputPath]:
         path = None if call.matrix is None or call.x is None else _output_path(call.matrix, call.z, call.x)
         paths.append(path or found.get(call.path) or OutputPath(None, "mixed", NO_MATRIX))
         found.setdefault(call.path, paths[-1])
-    norms = _post_norms({path.matrix for path in paths if path.matrix is not None}, traced)
-    return [replace(path, post_norm=norms.get(path.matrix or "")) for path in paths]
+    return paths
 
 
-def _post_norms(matrices: set[str], traced: TracedPass) -> dict[str, str]:
-    """For each W_O, the leaf that took its output and changed it without being a matrix: a norm after attention."""
-    made = {leaf.output.data_ptr(): leaf.path for leaf in traced.leaves if leaf.path in matrices}
-    found: dict[str, str] = {}
-    for leaf in traced.leaves:
-        changes = leaf.output.data_ptr() != leaf.input.data_ptr() and leaf.output.shape == leaf.input.shape
-        if changes and not is_matrix(leaf.module) and leaf.input.data_ptr() in made:
-            found.setdefault(made[leaf.input.data_ptr()], leaf.path)
+def find_post_norms(model: nn.Module, ends: Iterable[Node]) -> dict[str, nn.Module]:
+    """For each site, the leaf that acts on what W_O wrote before anything is added to it: a norm after attention."""
+    alone: dict[Node, str] = {}
+    found: dict[str, nn.Module] = {}
+    for op in sorted((node for node in walk(ends, carried_into) if isinstance(node, Op)), key=lambda op: op.order):
+        (read, *others) = [node for node in op.parents if node.dynamic] or [op]
+        heads = read.heads if isinstance(read, SourceNode) else None
+        site = alone.get(read) if heads is None else heads.site
+        if others or site is None:
+            continue
+        module = model.get_submodule(op.path)
+        if next(module.children(), None) is None:
+            found.setdefault(site, module)
+        else:
+            alone[op] = site
     return found
 
 
@@ -142,14 +146,13 @@ def _reached(z: SourceNode, x: Node, heads: Heads, head: int) -> Bool[Tensor, " 
 
 
 def weight_by_head(model: nn.Module, path: OutputPath, n_heads: int, site: str) -> OutputWeight:
-    """W_O split into the rows of each head, with its bias, and the norm after it if there is one."""
+    """W_O split into the rows of each head, with its bias."""
     assert path.matrix is not None
     weight, bias = weight_and_bias(model.get_submodule(path.matrix), site)
-    norm = None if path.post_norm is None else model.get_submodule(path.post_norm)
     if weight.shape[0] % n_heads:
         raise ModelError(f"{site}: W_O has {weight.shape[0]} inputs, not a multiple of {n_heads} heads")
     by_head = weight.reshape(n_heads, -1, weight.shape[1])
-    return OutputWeight(by_head, bias, path.kind, path.why, path.layout, norm)
+    return OutputWeight(by_head, bias, path.kind, path.why, path.layout)
 
 
 def weight_and_bias(matrix: nn.Module, site: str) -> tuple[Float[Tensor, "in out"], Float[Tensor, " out"] | None]:
