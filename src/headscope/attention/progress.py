@@ -9,11 +9,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
 from headscope.checked import checked
 
+T = TypeVar("T")
 ProgressCallback = Callable[[str, int, int], None]
 """Called with the name of the task, the steps done, and the steps in all."""
 
@@ -28,13 +30,18 @@ _pause: ContextVar[Callable[[], None] | None] = ContextVar("headscope_pause", de
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Say that inside this block no other work may use what this one uses, as it is changed for a while."""
-    token = _uninterrupted.set(True)
+def setting(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Set a context variable inside the block."""
+    token = variable.set(value)
     try:
         yield
     finally:
-        _uninterrupted.reset(token)
+        variable.reset(token)
+
+
+def uninterrupted() -> AbstractContextManager[None]:
+    """Say that inside this block no other work may use what this one uses, as it is changed for a while."""
+    return setting(_uninterrupted, True)
 
 
 def may_be_interrupted() -> bool:
@@ -70,24 +77,14 @@ def pause_point() -> None:
         pause()
 
 
-@contextmanager
-def pausing(pause: Callable[[], None]) -> Iterator[None]:
+def pausing(pause: Callable[[], None]) -> AbstractContextManager[None]:
     """Call this at every pause point of the work inside the block."""
-    token = _pause.set(pause)
-    try:
-        yield
-    finally:
-        _pause.reset(token)
+    return setting(_pause, pause)
 
 
-@contextmanager
-def progress_callback(callback: ProgressCallback) -> Iterator[None]:
+def progress_callback(callback: ProgressCallback) -> AbstractContextManager[None]:
     """Report the progress of the work inside the block to this callback."""
-    token = _callback.set(callback)
-    try:
-        yield
-    finally:
-        _callback.reset(token)
+    return setting(_callback, callback)
 
 
 @checked

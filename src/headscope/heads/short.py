@@ -68,7 +68,10 @@ def short_report(report: Report) -> dict[str, Any]:
                 "means": trial.sentence,
                 "passed": len(trial.named),
                 "heads": [_finding(each) for each in report.with_role(trial.role)[:MOST_HEADS]],
-                "evidence": {"inputs": trial.n_inputs, "best_with_shuffled_weights": _rounded(trial.control)},
+                "evidence": {
+                    "inputs": trial.n_inputs,
+                    "best_with_shuffled_weights": None if trial.control is None else round(trial.control, 2),
+                },
                 "paper": trial.paper,
             }
             for trial in report.trials
@@ -160,7 +163,3 @@ def top_heads(look: Look, count: int) -> dict[str, list[tuple[Head, float]]]:
 
 def _log_probability(look: Look, token: int) -> float:
     return float(look.cache.logits_at(-1).double().log_softmax(-1)[token])
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 2)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
@@ -80,7 +80,7 @@ class Decoder:
             self.inputs["attention_mask"] = torch.cat((mask, mask.new_ones(1, 1)), dim=1)
         if self._cache is None:
             return self._step(self.inputs)
-        with _continuing():
+        with setting(continues, True):
             return self._step({**self.inputs, self.name: new, "past_key_values": self._cache})
 
     def _step(self, inputs: Mapping[str, object]) -> Float[Tensor, " vocabulary"]:
@@ -115,12 +115,3 @@ def _with_positions(model: OpenModel, observer: SiteObserver) -> SiteObserver:
         return observer(site, call)
 
     return attend
-
-
-@contextmanager
-def _continuing() -> Iterator[None]:
-    token = continues.set(True)
-    try:
-        yield
-    finally:
-        continues.reset(token)

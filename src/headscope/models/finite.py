@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headscope.attention.pattern import refuse_large_scores
+from headscope.attention.progress import setting
 from headscope.errors import ModelError
 
 LISTED = 3
@@ -130,11 +131,8 @@ _deferred: ContextVar[list[PassCheck] | None] = ContextVar("headscope_deferred_c
 def deferred_checks() -> Iterator[list[PassCheck]]:
     """Collect the checks of passes inside the block, for a caller that reads them when it waits for the device."""
     pending: list[PassCheck] = []
-    token = _deferred.set(pending)
-    try:
+    with setting(_deferred, pending):
         yield pending
-    finally:
-        _deferred.reset(token)
 
 
 def finish(check: PassCheck) -> None:

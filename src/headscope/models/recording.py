@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headscope.attention.observer import Call, observing, plain
-from headscope.attention.progress import pause_point
+from headscope.attention.progress import pause_point, setting
 from headscope.errors import HeadNameError, HeadscopeError, InputError, ModelError
 from headscope.models.any_torch.compiled import Uncompiled
 from headscope.models.finite import PassCheck, finish, refuse_non_finite_weights
@@ -50,7 +50,7 @@ class Recording:
     check: PassCheck = field(default_factory=lambda: PassCheck("the model"))
 
 
-_recording: ContextVar[Recording | None] = ContextVar("headscope_recording", default=None)
+current_recording: ContextVar[Recording | None] = ContextVar("headscope_recording", default=None)
 
 
 class OpenModel:
@@ -248,7 +248,7 @@ class OpenModel:
             recording.residual = args[0]
 
     def _current(self) -> Recording | None:
-        recording = _recording.get()
+        recording = current_recording.get()
         return recording if recording is not None and recording.owner == id(self) else None
 
     @contextmanager
@@ -269,7 +269,7 @@ class OpenModel:
             recording.check.z.add(site, z)
             return z
 
-        with self._recorded(recording), observing(observe):
+        with setting(current_recording, recording), observing(observe):
             yield
 
     def _refuse_changed(self) -> None:
@@ -278,18 +278,10 @@ class OpenModel:
             raise ModelError(f"{self.shape.name}: this scope is closed; load the model again")
         self._watched.refuse_replaced()
 
-    @contextmanager
-    def _recorded(self, recording: Recording) -> Iterator[None]:
-        token = _recording.set(recording)
-        try:
-            yield
-        finally:
-            _recording.reset(token)
-
 
 def note_logsumexp(site: str, logsumexp: Float[Tensor, "batch head query"]) -> None:
     """Let the current pass check how large the scores of a site are, from those of its rows that attend to a key."""
-    recording = _recording.get()
+    recording = current_recording.get()
     if recording is not None and logsumexp.numel():
         recording.check.dtype = logsumexp.dtype
         recording.check.logsumexp.add(site, logsumexp.masked_fill(logsumexp.isneginf(), 0.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,8 @@ def task_pairs(model: OpenModel, name: str, count: int = N_PAIRS) -> Pairs:
         raise InputError(f"there is no task {name!r}; there are {', '.join(TASKS)}, or give a CSV file")
     if name == "induction":
         return _induction(model, count)
-    found = [drawn for drawn in _draws(name, count * TRIES) if _fits(model, drawn)]
+    draw = random.Random(0)
+    found = [drawn for drawn in (TEXTS[name](draw) for _ in range(count * TRIES)) if _fits(model, drawn)]
     by_length: dict[int, list[Drawn]] = {}
     for drawn in dict.fromkeys(found):
         by_length.setdefault(_length(model, drawn[0]), []).append(drawn)
@@ -116,11 +117,6 @@ def task_pairs(model: OpenModel, name: str, count: int = N_PAIRS) -> Pairs:
             "your own pairs: scope.circuit(clean, corrupted, answers)"
         )
     return Pairs([d[0] for d in longest], [d[1] for d in longest], [(d[2], d[3]) for d in longest])
-
-
-def _draws(name: str, count: int) -> Iterator[Drawn]:
-    draw = random.Random(0)
-    return (TEXTS[name](draw) for _ in range(count))
 
 
 def _fits(model: OpenModel, drawn: Drawn) -> bool:

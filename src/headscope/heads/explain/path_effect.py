@@ -105,7 +105,7 @@ def path_effect(
     return PathEffect(
         path, *ids, place,
         None if weights is None else Moved(*(float(each[path.key]) for each in weights)),
-        Moved(*(_difference(each, ids) for each in (own, direct, true))),
+        Moved(*(float(each[ids[0]] - (0.0 if ids[1] is None else each[ids[1]])) for each in (own, direct, true))),
         Moved(*(float(each.softmax(-1)[chosen]) for each in (own, direct, true))),
         dict(sorted(answers.items(), key=lambda item: -abs(item[1]))),
     )  # fmt: skip
@@ -130,10 +130,6 @@ def _checked(look: Look, path: Path) -> tuple[list[Head], int]:
     return heads, path.query
 
 
-def _kv(look: Look, head: Head) -> int:
-    return head.head // look.shape.sites[head.site].group_size
-
-
 class CutReader(NamedTuple):
     """One row of a head without a path: ``weights`` as they are, with the norm held, and as they truly are."""
 
@@ -146,7 +142,7 @@ class CutReader(NamedTuple):
 def cut_reader(look: Look, path: Path) -> CutReader:
     """The reader's row without the path. Nothing before it changes, so its true row needs no further pass."""
     ((head, *_), place), stream = _checked(look, path), explained(look).stream
-    node, kv = stream.node(head.site, path.into), _kv(look, head)
+    node, kv = stream.node(head.site, path.into), head.head // look.shape.sites[head.site].group_size
     parts = written_to(stream, node, has_own_norm(look.model, head.site, path.into), [path.writer])
     if not parts:
         names = ", ".join(writer_names(stream, head.site, path.into))
@@ -194,7 +190,3 @@ def _true(look: Look, path: Path, place: int, ids: tuple[int, int | None]) -> tu
     cut = RecordedPass(look.model, look.prepared.inputs, edits.attend, within=edits.during)
     assert cut.stream.logits is not None, "the whole pass was run"
     return cut.stream.logits[0, place].double(), cut.attribution(*ids, place)
-
-
-def _difference(logits: Tensor, ids: tuple[int, int | None]) -> float:
-    return float(logits[ids[0]] - (0.0 if ids[1] is None else logits[ids[1]]))

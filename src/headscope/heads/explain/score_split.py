@@ -165,10 +165,6 @@ class SplitScores:
         weights = pattern.weights(source, rows, columns)[0, 0, 0].double()
         return ScoreRow(visible, scores, raw, bias, weights)
 
-    def mean_keys(self, against: Float[Tensor, "baseline key"]) -> Float[Tensor, "writer baseline d_head"]:
-        """Each writer's part of the keys, averaged with each of these weights."""
-        return torch.stack([against @ part.double() for part in self.k.parts])
-
     def rounding(self, query: int) -> Float[Tensor, " key"]:
         """How far rounding of q and k in the model's precision can move each score of a row."""
         eps = torch.finfo(self.source.q.dtype).eps
@@ -241,7 +237,7 @@ class RowSplit:
         self.scores, self.row, self.query, self.keys, self.reads = scores, row, query, tuple(keys), reads
         self._q = scores.q.parts[:, query].double() * scores.scale
         self._against, self._called = row.baselines(self.keys, minus)
-        self._means = scores.mean_keys(self._against)
+        self._means = torch.stack([self._against @ part.double() for part in scores.k.parts])
         self._terms = self._all_terms()
         self.asked, self.answered, self._sizes = self._sums()
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headscope.attention.engine import observe
@@ -80,17 +80,12 @@ class ProbeResults:
         scores = every.pop("")
         wins = None
         if of in self.opponents:
-            wins = _wins_every_stratum(scores - every[self.opponents[of]], torch.cat(self.strata[of]))
+            ahead, strata = scores - every[self.opponents[of]], torch.cat(self.strata[of])
+            wins = torch.stack([ahead[strata == each].mean(0) for each in strata.unique()]).gt(0).all(0)
         names, masses = list(every), torch.stack(list(every.values()))
         best = masses.mean(1).nan_to_num(0.0).argmax(0)
         rivals = masses.gather(0, best.expand(1, masses.shape[1], -1))[0]
         return Measurement(scores, rivals, tuple(names[index] for index in best.tolist()), wins)
-
-
-def _wins_every_stratum(differences: PerInput, strata: Int[Tensor, " input"]) -> Bool[Tensor, " head"]:
-    """Whether a head's mean difference is above zero in each stratum."""
-    means = [differences[strata == stratum].mean(0) for stratum in sorted(set(strata.tolist()))]
-    return torch.stack(means).gt(0).all(0)
 
 
 @torch.no_grad()

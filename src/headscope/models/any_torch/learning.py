@@ -323,7 +323,8 @@ def find_gated(model: nn.Module, learned: Learning, hints: Mapping[str, Hint]) -
     """
     for name, site in learned.sites.items():
         hint = hints.get(name)
-        if site.why != NOT_TAKEN and not _denied(site, hint):
+        denied = hint is not None and (bool(site.why) or hint.n_heads not in (None, site.n_heads))
+        if site.why != NOT_TAKEN and not denied:  # the user says something of it that its cells do not
             continue
         layout = _guess(site.shape, None if hint is None else hint.n_heads)
         wanted = None if hint is None or hint.output is None else _weight(model, site, hint.output)
@@ -363,11 +364,6 @@ def _try(site: LearnedSite, layout: HeadAxes, met: Met, hint: Hint | None) -> bo
     site.takes = [MatrixTake(met.index, matrix.weight, matrix.bias, matrix.parameter, lines, order, cells, order)]
     site.layout, site.kind, site.kind_why, site.rows, site.why = layout, kind, why, rows, ""
     return True
-
-
-def _denied(site: LearnedSite, hint: Hint | None) -> bool:
-    """Whether the user says something of a site that its cells do not."""
-    return hint is not None and (bool(site.why) or hint.n_heads not in (None, site.n_heads))
 
 
 def _cells(site: LearnedSite, layout: HeadAxes, rows: Layout) -> Tensor:

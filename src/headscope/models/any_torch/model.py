@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import CheckpointError
 
 from headscope.attention.observer import plain
+from headscope.attention.progress import setting
 from headscope.errors import ModelError
 from headscope.models.any_torch.arguments import Arguments, FunctionInputs, doubled
 from headscope.models.any_torch.calls import as_call
@@ -27,7 +28,7 @@ from headscope.models.any_torch.prepare import prepare
 from headscope.models.inputs import prepare as prepare_tensors
 from headscope.models.inputs.tokens import InputProcessor
 from headscope.models.protocol import OutputWeight, Prepared, SiteObserver
-from headscope.models.recording import OpenModel, Recording
+from headscope.models.recording import OpenModel, Recording, current_recording
 from headscope.models.selfcheck import SelfCheck, fixed_seed, own_tolerance, relative_difference
 from headscope.models.structure.recorder import current_recorder
 from headscope.models.structure.sites import logits_of, names_of_layers
@@ -224,7 +225,7 @@ class AnyTorchModel(OpenModel):
 
         if on_matrix is None and current_recorder.get() is not None:
             on_matrix = self._record_matrix
-        with self._recorded(recording), self._passing(visit, on_matrix):
+        with setting(current_recording, recording), self._passing(visit, on_matrix):
             yield
 
     def _record_matrix(self, use: MatrixUse) -> Tensor | None:
@@ -250,12 +251,8 @@ class AnyTorchModel(OpenModel):
     @contextmanager
     def _passing(self, visit: Visit, on_matrix: OnMatrix | None, *, cut: bool = False) -> Iterator[AttentionMode]:
         mode = AttentionMode(self._parts, visit, on_matrix, cut=cut, names={} if cut else self._names)
-        token = _pass.set(_Pass(id(self), mode))
-        try:
-            with self._uncompiled.running(), mode:
-                yield mode
-        finally:
-            _pass.reset(token)
+        with setting(_pass, _Pass(id(self), mode)), self._uncompiled.running(), mode:
+            yield mode
 
     def _enter(self, module: nn.Module) -> None:
         current = _pass.get()

@@ -72,7 +72,7 @@ def record_steps(
     chosen = [_one_item(call, item) for call in calls]
     bounds = [bound(opened.model, *call) for call in chosen]
     return [
-        _ModuleCall(name, FunctionInputs(_replay(*call), each.named()))
+        _ModuleCall(name, FunctionInputs(lambda model, call=call: model(*call[0], **call[1]), each.named()))
         for name, call, each in zip(_names(bounds), chosen, bounds, strict=True)
     ]
 
@@ -106,10 +106,6 @@ def _one_item(call: tuple[tuple[Any, ...], dict[str, Any]], item: int) -> tuple[
 
     found: tuple[tuple[Any, ...], dict[str, Any]] = tree_map(chosen, call)
     return found
-
-
-def _replay(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[nn.Module], Any]:
-    return lambda model: model(*args, **kwargs)
 
 
 def _names(calls: Sequence[Arguments]) -> list[str]:

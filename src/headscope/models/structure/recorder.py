@@ -18,11 +18,12 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from headscope.attention.observer import Call, plain
+from headscope.attention.progress import setting
 from headscope.errors import ModelError
 from headscope.models.modes import hooked
 from headscope.models.protocol import OutputWeight, SiteObserver
 from headscope.models.structure.carry import Route
-from headscope.models.structure.tape import HeadsOutput, Mark, Node, Op, SourceNode, Tape, carried_into, mark_of, walk
+from headscope.models.structure.tape import HeadsOutput, Node, Op, SourceNode, Tape, carried_into, mark_of, walk
 from headscope.models.structure.weights import rows_by_head
 
 Side = str
@@ -120,7 +121,7 @@ class RecordedStream:
         layer, child = self._place(source)
         whole = ((source, None),)
         if not source.dynamic:
-            alone = stream is not None and not any(op in stream for op in _users(route, source))
+            alone = stream is not None and not any(source in op.parents and op in stream for op in route.ops)
             if source.in_site or alone:
                 yield Writer(READER_BIAS, "reader", whole)
             elif layer is None and _differs_by_position(source):
@@ -211,7 +212,8 @@ class _StreamRecorder:
             if mark is not None and mark.node is not None:
                 reads.made[side] = mark.node
             if node is None:
-                reads.refused[side] = _reason(mark)
+                why = "it is not computed from this text"
+                reads.refused[side] = why if mark is None else _culprit(mark.op, mark.path, mark.node)
             else:
                 reads.nodes[side] = node
         if self.tape.sites:
@@ -248,19 +250,9 @@ class _StreamRecorder:
                 self.stream.read_by_w_o[site] = rows_by_head(x.detach(), rows, n_heads, weight.layout)
         fits = len(read) == 1 and weight.weight.shape[0] * weight.weight.shape[1] == x.shape[-1]
         if output is not None and fits and weight.weight.shape[2] == output.shape[-1]:
-            heads = HeadsOutput(site, x, n_heads, weight.weight.detach(), _detached(weight.bias), weight.layout)
+            bias = None if weight.bias is None else weight.bias.detach()
+            heads = HeadsOutput(site, x, n_heads, weight.weight.detach(), bias, weight.layout)
             self.tape.mark_source(output, "attention", heads)
-
-
-def _detached(value: Tensor | None) -> Tensor | None:
-    return None if value is None else value.detach()
-
-
-def _reason(mark: Mark | None) -> str:
-    """Which operation ended what was carried."""
-    if mark is None:
-        return "it is not computed from this text"
-    return _culprit(mark.op, mark.path, mark.node)
 
 
 def _culprit(op: str, path: str, node: Node | None) -> str:
@@ -291,17 +283,14 @@ def recording_stream(model: Any) -> Iterator[RecordedStream]:
     stream = RecordedStream(layers=layer_names(model.model, sites), site_paths=sites, embeddings=model.embedding_paths)
     recorder = _StreamRecorder(model, stream)
     last = model.unembedding_input()
-    token = current_recorder.set(recorder)
-    try:
-        with (
-            hooked([] if last is None else [last], before=recorder.final),
-            hooked(model.model.modules(), before=recorder.before, after=recorder.after),
-            _experts_one_by_one(model.model),
-            stream.tape,
-        ):
-            yield stream
-    finally:
-        current_recorder.reset(token)
+    with (
+        setting(current_recorder, recorder),
+        hooked([] if last is None else [last], before=recorder.final),
+        hooked(model.model.modules(), before=recorder.before, after=recorder.after),
+        _experts_one_by_one(model.model),
+        stream.tape,
+    ):
+        yield stream
 
 
 class _ReachedEndError(Exception):
@@ -323,22 +312,14 @@ def record_stream(
         current.until = frozenset(until)
         stream.logits = model.run(inputs, observer).logits
         node = stream.tape.node_of(stream.logits)
-    shapes = {
-        shape for reads in stream.sites.values() for each in reads.nodes.values() for shape in _stream_shapes(each)
-    }
+    read = ancestors([each for reads in stream.sites.values() for each in reads.nodes.values()])
+    shapes = {each.shape for each in read if isinstance(each, Op) and each.name == "add" and not each.in_site}
     stream.roots += [end for shape, end in stream.tape.joins.items() if shape in shapes]
     stream.roots += [] if node is None else [node]
     stream.tape.joins.clear()
     for site, reads in stream.sites.items():
         _refuse_inner_sources(site, reads)
     return stream
-
-
-def _stream_shapes(node: Node) -> set[torch.Size]:
-    """Shapes of what a reader reads."""
-    return {
-        each.shape for each in ancestors([node]) if isinstance(each, Op) and each.name == "add" and not each.in_site
-    }
 
 
 def _refuse_inner_sources(site: str, reads: SiteReads) -> None:
@@ -360,7 +341,8 @@ def _refuse_inner_sources(site: str, reads: SiteReads) -> None:
 def _experts_one_by_one(model: nn.Module) -> Iterator[None]:
     """Have experts computed one after the other, so that each has its own share."""
     configs: dict[int, Any] = {id(part.config): part.config for part in model.modules() if hasattr(part, "config")}
-    before = [(config, config._experts_implementation_internal) for config in configs.values() if _has_experts(config)]
+    held = ((config, getattr(config, "_experts_implementation_internal", None)) for config in configs.values())
+    before = [(config, own) for config, own in held if own is not None]
     for config, _ in before:
         config._experts_implementation_internal = "eager"
     try:
@@ -368,10 +350,6 @@ def _experts_one_by_one(model: nn.Module) -> Iterator[None]:
     finally:
         for config, own in before:
             config._experts_implementation_internal = own
-
-
-def _has_experts(config: Any) -> bool:
-    return getattr(config, "_experts_implementation_internal", None) is not None
 
 
 def ancestors(nodes: list[Node]) -> set[Node]:
@@ -382,10 +360,6 @@ def ancestors(nodes: list[Node]) -> set[Node]:
 def _differs_by_position(source: SourceNode) -> bool:
     value = source.value
     return value is not None and value.ndim > 1 and not torch.equal(value[..., :1, :].expand_as(value), value)
-
-
-def _users(route: Route, source: SourceNode) -> list[Op]:
-    return [op for op in route.ops if any(parent is source for parent in op.parents)]
 
 
 def layer_names(model: nn.Module, paths: Mapping[str, str]) -> dict[str, str]:

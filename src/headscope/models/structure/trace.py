@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from headscope.attention.observer import Call, observing, plain
+from headscope.attention.progress import setting
 from headscope.models.huggingface.attention import AttentionCall, tracer
 from headscope.models.modes import hooked
 from headscope.models.structure.tape import Node, SourceNode, Tape
@@ -53,16 +53,6 @@ def is_matrix(module: nn.Module) -> bool:
     return hasattr(module, "in_features") and hasattr(module, "out_features")
 
 
-@contextmanager
-def tracing(on_call: Callable[[AttentionCall], Tensor] | None) -> Iterator[None]:
-    """Pass every attention call inside the block to ``on_call``, which returns the z that the model continues with."""
-    token = tracer.set(on_call)
-    try:
-        yield
-    finally:
-        tracer.reset(token)
-
-
 def trace(model: nn.Module, inputs: Mapping[str, Tensor], **arguments: Any) -> TracedPass:
     """Run the model once and trace it. Our attention function must be installed."""
     run = _Tracer(model)
@@ -71,7 +61,7 @@ def trace(model: nn.Module, inputs: Mapping[str, Tensor], **arguments: Any) -> T
             run.tape.mark_input(value)
     hooks = hooked(model.modules(), before=run.before, after=run.after)
     outside = _OtherAttention(run.tape.stack, run.trace.other_attention)
-    with hooks, tracing(run.on_call), observing(_unrecorded), outside, run.tape, torch.no_grad():
+    with hooks, setting(tracer, run.on_call), observing(_unrecorded), outside, run.tape, torch.no_grad():
         run.trace.output = model(**inputs, **arguments)
     return run.trace
 

@@ -128,7 +128,10 @@ class Vocabulary:
             text = self.tokenize(f"{BEFORE_WORD}{word} {AFTER_WORD}")
             start, stop = len(BEFORE_WORD), len(BEFORE_WORD) + len(word)
             here = text.positions((start, stop))
-            if len(here) == 1 and _covers(text.tokens[here[0]], start, stop):
+            token = text.tokens[here[0]] if len(here) == 1 else None
+            if (
+                token is not None and token.start in (start - 1, start) and token.end == stop
+            ):  # or its space
                 found[word] = text.ids[here[0]]
         ids = list(found.values())
         return {word: token for word, token in found.items() if ids.count(token) == 1}
@@ -145,11 +148,6 @@ class Vocabulary:
 
     def _names(self, ids: tuple[int, ...]) -> str:
         return "".join(token.text for token in self.model.processor.tokens_of(torch.tensor(ids))) if ids else "nothing"
-
-
-def _covers(token: Token, start: int, stop: int) -> bool:
-    """Whether a token is this span, with or without the space before it."""
-    return token.start in (start - 1, start) and token.end == stop
 
 
 def _leading_added(tokens: Iterable[Token]) -> tuple[int, ...]:
