@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.attention.observer import Call
+from headscope.attention.progress import setting
 from headscope.errors import InputError
 from headscope.models.finite import finish
 from headscope.models.protocol import SiteObserver

@@ -77,7 +77,8 @@ class OpenModel:
         self._always_training = frozenset(id(module) for module in model.modules() if module.training)
         self._uncompiled = Uncompiled(model)
         self._closed = False
-        self._unembedding, self._end = UnembeddingPath(None, None, why_not="it has not been traced"), None
+        self._unembedding = UnembeddingPath(None, None, why_not="it has not been traced")
+        self._end: nn.Module | None = None
 
     def run(
         self, inputs: Mapping[str, Tensor], observer: SiteObserver | None = None, *, residual: bool = False

@@ -93,11 +93,18 @@ def test_bad_paths_are_refused_in_words(scope: Scope, ids: list[int]) -> None:
         path_effect(look, headscope.path("1.1", "1.2", query=3, key=0))
 
 
-def test_a_model_without_a_final_norm_is_refused_with_what_still_works() -> None:
+def test_a_norm_on_the_stream_is_held_on_the_way_to_the_logits() -> None:
+    """OPT-350M's form: the last layer's own norm is the final one, and its β is all that no writer gives."""
     with headscope.load(FAMILIES["opt"]()) as scope:
         look = scope.look(inputs_of("opt"))
-        with pytest.raises(ModelError, match="OPTForCausalLM: the end of its residual stream was not found"):
-            path_effect(look, headscope.path("0.1", "1.0", into="k", query=3, key=2))
+        end, cut = scope.model.unembedding(), headscope.path("0.1", "1.0", into="k", query=3, key=2)
+        assert end.norm is not None
+        shift = float((end.norm.bias @ (end.weight[5] - end.weight[6])).detach())
+        parts = look.recorded.attribution(5, 6, 3)
+        assert sum(parts.values()) + shift == pytest.approx(float(look.logits[3, 5] - look.logits[3, 6]), abs=1e-5)
+        found = path_effect(look, cut, token=5)
+        with scope.edit(headscope.ablate(cut)):
+            assert found.logit.true == pytest.approx(float(scope.look(inputs_of("opt")).logits[3, 5]), abs=1e-5)
 
 
 def test_a_model_that_caps_its_logits_is_refused_with_what_still_works(ids: list[int]) -> None:

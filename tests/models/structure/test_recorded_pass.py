@@ -15,7 +15,7 @@ from torch import nn
 import headscope
 from headscope.errors import EditError, ModelError
 from headscope.heads.look import activation_cache
-from headscope.models.structure.recorded_pass import NO_END, NOT_ADDED, stream_factor
+from headscope.models.structure.recorded_pass import NOT_A_SUM, NOT_ADDED, stream_factor
 from headscope.names import Head
 from headscope.scope import Scope
 
@@ -264,7 +264,7 @@ def test_all_shares_are_the_logit() -> None:
 
 @pytest.mark.parametrize(
     ("build", "site", "why"),
-    [(tiny.t5, "encoder.0", NOT_ADDED), (tiny.opt, "0", NO_END)],
+    [(tiny.t5, "encoder.0", NOT_ADDED), (tiny.opt, "0", NOT_A_SUM)],
     ids=["another stream", "a norm inside the last layer"],
 )
 def test_a_factor_that_is_not_one_is_refused(

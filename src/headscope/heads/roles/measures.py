@@ -81,7 +81,7 @@ class ProbeResults:
         wins = None
         if of in self.opponents:
             ahead, strata = scores - every[self.opponents[of]], torch.cat(self.strata[of])
-            wins = torch.stack([ahead[strata == each].mean(0) for each in strata.unique()]).gt(0).all(0)
+            wins = torch.stack([ahead[strata == each].mean(0) for each in torch.unique(strata)]).gt(0).all(0)
         names, masses = list(every), torch.stack(list(every.values()))
         best = masses.mean(1).nan_to_num(0.0).argmax(0)
         rivals = masses.gather(0, best.expand(1, masses.shape[1], -1))[0]

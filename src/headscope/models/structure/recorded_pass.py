@@ -227,6 +227,7 @@ def _unshaped(node: Node) -> Node:
     return node
 
 
+@torch.no_grad()
 def stream_factor(model: Any, site: str) -> float:
     """The factor with which what a site's heads write reaches the end of the stream; refused where it is not one."""
     end = probed(model).final

@@ -129,9 +129,7 @@ class Vocabulary:
             start, stop = len(BEFORE_WORD), len(BEFORE_WORD) + len(word)
             here = text.positions((start, stop))
             token = text.tokens[here[0]] if len(here) == 1 else None
-            if (
-                token is not None and token.start in (start - 1, start) and token.end == stop
-            ):  # or its space
+            if token is not None and token.start in (start - 1, start) and token.end == stop:  # or its space
                 found[word] = text.ids[here[0]]
         ids = list(found.values())
         return {word: token for word, token in found.items() if ids.count(token) == 1}
