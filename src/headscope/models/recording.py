@@ -77,7 +77,7 @@ class OpenModel:
         self._always_training = frozenset(id(module) for module in model.modules() if module.training)
         self._uncompiled = Uncompiled(model)
         self._closed = False
-        self._unembedding = UnembeddingPath(None, None, why_not="it has not been traced")
+        self._unembedding = UnembeddingPath(None, None, why_not="it predicts no tokens")
         self._end: nn.Module | None = None
 
     def run(

@@ -102,7 +102,7 @@ def test_a_norm_on_the_stream_is_held_on_the_way_to_the_logits() -> None:
         shift = float((end.norm.bias @ (end.weight[5] - end.weight[6])).detach())
         parts = look.recorded.attribution(5, 6, 3)
         assert sum(parts.values()) + shift == pytest.approx(float(look.logits[3, 5] - look.logits[3, 6]), abs=1e-5)
-        found = path_effect(look, cut, token=5)
+        found = path_effect(look, cut, token=5, position=3)
         with scope.edit(headscope.ablate(cut)):
             assert found.logit.true == pytest.approx(float(scope.look(inputs_of("opt")).logits[3, 5]), abs=1e-5)
 
