@@ -55,15 +55,15 @@ export function plural(value: number, word: string): string {
   return `${count(value)} ${word}${value === 1 ? "" : "s"}`;
 }
 
+const CONTROLS = /[\p{Cc}\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
+
 /** A token as it can be read: without its leading space, with its line breaks and lone spaces shown. */
 export function visible(text: string): string {
   const shown = text
     .replace(/^[ ▁Ġ]/, "")
     .replace(/\r?\n/g, "↵")
     .replace(/\t/g, "⇥")
-    .replace(/[\p{Cc}\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu, (control) =>
-      control < " " ? String.fromCharCode(0x2400 + control.charCodeAt(0)) : "�",
-    );
+    .replace(CONTROLS, (control) => (control < " " ? String.fromCharCode(0x2400 + control.charCodeAt(0)) : "�"));
   return shown.trim() === "" ? (shown === "" ? "␣" : shown.replace(/ /g, "␣")) : shown;
 }
 
@@ -83,11 +83,13 @@ export function siteTitle(site: string): string {
   return /^\d+$/.test(site) ? catalogue.ui.layer(site) : site;
 }
 
-/** A token as it is typed and shown in a field: its spaces at the front can be seen. */
+/** A token as it is typed and shown in a field: spaces at its front can be seen, control characters as ‹202e›. */
 export function spaced(text: string): string {
-  return text.replace(/^[ ]+/, (spaces) => "␣".repeat(spaces.length)).replace(/\n/g, "↵");
+  const shown = text.replace(/^[ ]+/, (spaces) => "␣".repeat(spaces.length)).replace(/\n/g, "↵");
+  return shown.replace(CONTROLS, (control) => `‹${control.charCodeAt(0).toString(16)}›`);
 }
 
 export function unspaced(typed: string): string {
-  return typed.replace(/␣/g, " ").replace(/↵/g, "\n");
+  const codes = typed.replace(/‹([0-9a-f]{1,4})›/g, (_, code: string) => String.fromCharCode(parseInt(code, 16)));
+  return codes.replace(/␣/g, " ").replace(/↵/g, "\n");
 }

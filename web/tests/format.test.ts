@@ -48,6 +48,8 @@ test("a token in a field shows its spaces, and is read back as it was", () => {
   const tokens = [" road", "road", "  ", "\n\n", "a b", ""];
   expect(tokens.map(spaced)).toEqual(["␣road", "road", "␣␣", "↵↵", "a b", ""]);
   expect(tokens.map((token) => unspaced(spaced(token)))).toEqual(tokens);
+  expect(spaced("\u202elive\x1b")).toBe("‹202e›live‹1b›");
+  expect(unspaced("‹202e›live‹1b›")).toBe("\u202elive\x1b");
 });
 
 test("a message becomes a sentence", () => {

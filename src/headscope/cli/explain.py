@@ -109,7 +109,10 @@ def circuit(
     model: options.Model = None,
     composition: Annotated[
         options.Through | None,
-        typer.Option(help="Without a task: which pairs of heads compose, from the weights; q, k or v of the later."),
+        typer.Option(
+            help="Without a task: which pairs of heads compose, from the weights; q, k or v of the later.",
+            case_sensitive=False,
+        ),
     ] = None,
     wanted: Annotated[float, typer.Option(help="How faithful the circuit has to be, from 0 to 1.")] = 0.9,
     count: options.Count = None,

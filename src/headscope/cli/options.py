@@ -110,10 +110,13 @@ def show(what: Any) -> None:
 
 
 def show_json(what: dict[str, Any]) -> None:
-    """Print JSON with its ``schema_version``; characters that a terminal would obey are escaped."""
+    """Print JSON with its ``schema_version``: null for NaN, and escapes of characters that a terminal would obey."""
     import json
 
-    written = json.dumps({"schema_version": SCHEMA_VERSION} | what, ensure_ascii=False, indent=2)
+    from pydantic_core import to_jsonable_python
+
+    what = to_jsonable_python({"schema_version": SCHEMA_VERSION} | what, inf_nan_mode="null")
+    written = json.dumps(what, ensure_ascii=False, allow_nan=False, indent=2)
     typer.echo("".join(f"\\u{ord(each):04x}" if printable(each) == "�" != each else each for each in written))
 
 
