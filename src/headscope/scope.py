@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
-from headscope.attention.progress import showing
+from headscope.attention.progress import progress_callback, report_progress, showing
 from headscope.checked import checked
 from headscope.errors import EditError, InputError
 from headscope.heads.edits.edit import BoundEdit, Edit, EditFunction, Edits, of_function
@@ -167,6 +167,7 @@ class Scope:
             _active.set(tuple(each for each in _active.get() if each not in bound))
 
     @own_precision()
+    @showing()
     def generate(self, text: Any, n_tokens: int = 40, sampling: Sampling | None = None, **settings: Any) -> Generated:
         """Continue a text under the edits in force; greedy unless ``sampling`` says otherwise.
 
@@ -182,7 +183,8 @@ class Scope:
         decoder = Decoder(self.model, inputs, edits.attend, edits.during)
         generator = torch.Generator().manual_seed(sampling.seed)
         logits, ids, steps = decoder.first(), [], Steps(sampling)
-        for _ in range(n_tokens):
+        for done in range(n_tokens):
+            report_progress("generating", done, n_tokens)
             steps.append(logits)
             ids.append(draw(logits, sampling, generator))
             if ids[-1] in self.model.end_tokens or len(ids) == n_tokens:
@@ -252,6 +254,7 @@ class Scope:
         return run_battery(self.model, options)
 
     @own_precision()
+    @showing()
     def where(self, texts: Sequence[Any], classes: Sequence[LabelRule] = ()) -> Where:
         """Where each head's attention goes on these texts: shares of disjoint classes of keys, which add up to 1.
 
@@ -259,15 +262,18 @@ class Scope:
         """
         from headscope.heads.questions.where import MOST_TOKENS, where
 
-        prepared = (self._look(text) for text in texts)
-        ids = ((look, look.prepared.inputs.get("input_ids")) for look in prepared)
-        looks = (
-            self.look(given[0, :MOST_TOKENS].tolist())
-            if given is not None and given.shape[1] > MOST_TOKENS
-            else look.read()
-            for look, given in ids
-        )
-        return where(looks, classes)
+        def looks() -> Iterator[Look]:
+            for done, text in enumerate(texts):
+                report_progress("reading the texts", done, len(texts))
+                look = self._look(text)
+                ids = look.prepared.inputs.get("input_ids")
+                if ids is not None and ids.shape[1] > MOST_TOKENS:
+                    look = self._look(ids[0, :MOST_TOKENS].tolist())
+                with progress_callback(lambda *_: None):  # of this one text
+                    look.read()
+                yield look
+
+        return where(looks(), classes)
 
     @own_precision()
     @showing()

@@ -236,6 +236,14 @@ def test_progress_is_shown_after_a_second_and_turned_off(
     monkeypatch.setattr(progress.time, "monotonic", later)
     scope.patching(TEXT, OTHER, (" river", " water"))
     assert "Patching: " in capsys.readouterr().err
+    calls = {
+        "Leaving out heads: ": lambda: scope.importance([TEXT]),
+        "Reading the texts: ": lambda: scope.where([TEXT] * 4),
+        "Generating: ": lambda: scope.generate(TEXT, 8),
+    }
+    for said, call in calls.items():
+        call()
+        assert said in capsys.readouterr().err
     headscope.progress(False)
     try:
         scope.patching(TEXT, OTHER, (" river", " water"))

@@ -113,17 +113,19 @@ class _Line:
     """Progress as one line that is written over; as a line every ten seconds where there is no terminal."""
 
     def __init__(self) -> None:
-        self.began = self.said = time.monotonic()
+        self.said = self.last = time.monotonic()
+        self.began = dict[str, float]()
         self.rewrites = sys.stderr.isatty() or "ipykernel" in sys.modules
         self.width = 0
 
     def __call__(self, task: str, done: int, total: int) -> None:
         now = time.monotonic()
+        began, self.last = self.began.setdefault(task, self.last), now  # a task begins where the one before it ended
         wait = LINE_EVERY if not self.rewrites else QUIET if not self.width else 0.1
         if not 0 < done <= total or now - self.said < wait:
             return
         self.said = now
-        left = (now - self.began) * (total - done) / done
+        left = (now - began) * (total - done) / done
         text = f"{task[:1].upper()}{task[1:]}: {done / total:.0%}, about {left:.0f} s left"
         start, end = ("\r", "") if self.rewrites else ("", "\n")
         _write(start + text.ljust(self.width) + end)

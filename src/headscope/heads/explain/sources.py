@@ -198,7 +198,7 @@ class Sources:
     def plot(self) -> Figure:
         """What each answer loses without each document: solid for the one given, outlined for the one expected."""
         top = max(LEAST, float(self.effects.nan_to_num(0).max()))
-        left, wide, tall = 96.0, WIDTH - 100, 22.0
+        left, wide, tall = 96.0, WIDTH - 118, 22.0
         answers = " and ".join(f"“{shown(answer)}”" for answer in self.answers)
         marks: list[Any] = [Label(4, 9, f"Nats that {answers} loses without each document", 7.0, bold=True)]
         for row, number in enumerate(self.documents):

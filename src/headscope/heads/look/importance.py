@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.utils.checkpoint import CheckpointError
 
 from headscope.attention.observer import Call, plain
+from headscope.attention.progress import counting
 from headscope.errors import InputError, ModelError
 from headscope.heads.bootstrap import bootstrap
 from headscope.heads.edits.ablate import ablate
@@ -90,8 +91,12 @@ def importance(
         raise InputError("gradients are not taken through ablated paths and patched components; use how='exact'")
     if not texts:
         raise InputError("importance is measured on texts; give at least one")
+    advance = counting("leaving out heads", len(texts) * len(model.shape.sites))
     if target is not None:
-        measured = [_on_target(under, model.prepare(text).inputs, target, how) for text in texts]
+        measured = []
+        for text in texts:
+            measured.append(_on_target(under, model.prepare(text).inputs, target, how))
+            advance(len(model.shape.sites))
         return _ranked(model, torch.stack(measured), None, seed)
     if model.shape.vocabulary is None:
         raise InputError(
@@ -105,9 +110,10 @@ def importance(
             raise InputError(f"importance is measured on a decoder's own text; {model.shape.name} reads another kind")
         if inputs["input_ids"].shape[1] < 2:
             raise InputError(f"{text!r} is one token long; the loss needs a next token")
-        effects = _exact(under, inputs) if how == "exact" else (_gradient(under, inputs), None)
+        effects = _exact(under, inputs, advance) if how == "exact" else (_gradient(under, inputs), None)
         losses.append(effects[0])
         divergences.append(effects[1])
+        advance(0 if how == "exact" else len(model.shape.sites))
     moved = torch.stack([d for d in divergences if d is not None]) if how == "exact" else None
     return _ranked(model, torch.stack(losses), moved, seed)
 
@@ -176,7 +182,7 @@ def output_change(model: OpenModel, texts: Sequence[Any]) -> dict[Head, float]:
 
 
 @own_precision()
-def _exact(edits: Edits, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+def _exact(edits: Edits, inputs: Mapping[str, Tensor], advance: Callable[[int], None]) -> tuple[Tensor, Tensor]:
     """Δloss and KL of every head on one text."""
     ids, model = inputs["input_ids"], edits.model
     layers = LayerCache(model)
@@ -195,6 +201,7 @@ def _exact(edits: Edits, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
             changed, divergence = judge.effects(done)
             loss.append(changed - base)
             kl.append(divergence)
+            advance(1)
     return torch.cat(loss), torch.cat(kl)
 
 
