@@ -98,7 +98,7 @@ class _Names(dict[str, Any]):
 
 
 def _checked(called: str, parameter: inspect.Parameter, value: Any, hint: Any) -> Any:
-    """The value of an argument, as its ``Literal`` writes it; refused if it does not fit."""
+    """The value of an argument, as its ``Literal`` writes it; raise an error if it does not fit."""
     if type(value) is hint:
         return value
     if parameter.kind is parameter.VAR_POSITIONAL:

@@ -145,7 +145,7 @@ def _remove_abandoned(folder: Path) -> None:
 
 
 def _hold(folder: Path) -> int | None:
-    """Lock a folder until the handle is closed or this process dies; None if another holds it or it is no folder."""
+    """Lock a folder until the handle is closed or this process dies; None if it is taken or not a folder."""
     if os.name != "posix":
         return None
     import fcntl

@@ -143,7 +143,7 @@ def printable(text: str) -> str:
 
 
 def quoted(token: str) -> str:
-    """A token as it stands in a sentence: in quotes, without the space before it, its line ends shown."""
+    """Return a token for a sentence: in quotes, without the space before it, its line ends shown."""
     text = re.sub("^[ ▁Ġ]", "", token).replace("\r\n", "\n").replace("\n", "↵").replace("\t", "⇥")
     return f"“{printable(text if text.strip() else text.replace(' ', '␣') or '␣')}”"
 

@@ -125,7 +125,7 @@ class Scope:
         return self._look(text).read()
 
     def observe(self, text: Any) -> Look:
-        """Look at one text whose every head will be asked about: all are observed in the same pass."""
+        """Look at one text and observe all of its heads in the same pass."""
         return self._look(text).observe()
 
     def steps(self, run: Callable[..., Any], options: StepOptions | None = None) -> StepLooks:
@@ -378,10 +378,10 @@ class Scope:
         return [Look(self.model, look.prepared, look.edits.bound, look.key).read() for look in looks]
 
     def _refuse_edits(self, what: str) -> None:
-        """Refuse a measurement of the model as it is while edits are in force: it would be without them."""
+        """Reject a measurement of the unedited model while edits are in force: it would ignore them."""
         if self._edits():
             raise EditError(
-                f"scope.{what} measures the model as it is, and edits are in force ({len(self._edits())}); call it "
+                f"scope.{what} measures the unedited model, but edits are in force ({len(self._edits())}); call it "
                 "outside `with scope.edit(…)`. Looks, generate and importance are read under edits"
             )
 

@@ -66,10 +66,10 @@ LOOKS: dict[str, tuple[Callable[[Header], object], str]] = {
     "more keys": (lambda it: it["reached"]["map"].update({"0": [5, 9]}), "k of site 0 has shape"),
     "no tokens": (lambda it: prepared(it).update(tokens=[]), "0 tokens for 5 ids"),
     "tokens three times": (lambda it: prepared(it).update(tokens=prepared(it)["tokens"] * 3), "15 tokens for 5 ids"),
-    "numbers for tokens": (lambda it: prepared(it).update(tokens=[1, 2, 3, 4, 5]), "a token is no token"),
+    "numbers for tokens": (lambda it: prepared(it).update(tokens=[1, 2, 3, 4, 5]), "one of its tokens is not a token"),
     "a site less": (lambda it: it["sites"]["map"].pop("0"), r"sites \['1'\] of a model with"),
     "an unknown site": (lambda it: it["shape"]["fields"]["sites"]["map"].pop("0"), r"sites \['0', '1'\] of a"),
-    "negative windows": (lambda it: it["n_windows"]["map"].update({"0": -4}), r"n_windows=\{.*\} are no counts"),
+    "negative windows": (lambda it: it["n_windows"]["map"].update({"0": -4}), r"n_windows=\{.*\} are not counts"),
     "other logits": (lambda it: it.update(logits={"tensor": "4"}), r"logits of shape \(.*\) for a vocabulary of 19"),
     "statistics of another size": (
         lambda it: it["sites"]["map"]["0"]["fields"]["rows"]["fields"].update(entropy={"tensor": "0"}),
@@ -138,7 +138,7 @@ def test_weights_that_lie_about_their_size_are_refused(folder: Path, lie: str) -
 def test_a_tokenizer_that_fails_without_a_panic_is_a_sentence() -> None:
     empty = Tokenizer(models.WordLevel({}, unk_token="[UNK]"))
     reader = InputProcessor(PreTrainedTokenizerFast(tokenizer_object=empty), vocabulary=2, context=9)
-    with pytest.raises(InputError, match=r"gives up on the text \(WordLevel error: Missing \[UNK\] token"):
+    with pytest.raises(InputError, match=r"fails on the text \(WordLevel error: Missing \[UNK\] token"):
         reader.prepare("a")
 
 

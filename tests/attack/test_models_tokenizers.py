@@ -31,7 +31,7 @@ def test_a_pattern_that_backtracks_without_end_is_a_sentence(part: str) -> None:
     }
     reader = processor(**{part: kinds[part]})
     for read in (reader.prepare, reader.token_ids):
-        with pytest.raises(InputError, match=r"tokenizer gives up on the text \(Onig: Regex search error: retry-limit"):
+        with pytest.raises(InputError, match=r"tokenizer fails on the text \(Onig: Regex search error: retry-limit"):
             read("a" * 60 + "b")
 
 
@@ -39,9 +39,9 @@ def test_a_decoder_that_panics_is_a_sentence() -> None:
     backend = Tokenizer(models.WordLevel({"a" * 60 + "b": 0, "[UNK]": 1}, unk_token="[UNK]"))
     backend.decoder = decoders.Sequence([decoders.Replace(Regex("(a|aa)+$"), "b")])
     reader = InputProcessor(PreTrainedTokenizerFast(tokenizer_object=backend), vocabulary=2, context=64)
-    with pytest.raises(InputError, match="tokenizer gives up on these tokens"):
+    with pytest.raises(InputError, match="tokenizer fails on these tokens"):
         reader.decode(torch.tensor([0]))
-    with pytest.raises(InputError, match="tokenizer gives up on token 0"):
+    with pytest.raises(InputError, match="tokenizer fails on token 0"):
         reader.text_of(0)
 
 

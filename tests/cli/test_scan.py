@@ -46,7 +46,9 @@ def test_several_corpora_are_files_each_and_not_texts(folder: Path, tmp_path: Pa
 
 
 def test_standard_input_among_other_corpora_is_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="- is standard input, and a corpus of its own; leave out the 1 others"):
+    with pytest.raises(
+        InputError, match="- is standard input, and cannot be combined with files; leave out the 1 others"
+    ):
         scan(folder, tmp_path / "out", "-c", "-", "-c", str(folder / "first.txt"), given=SECOND.encode())
 
 

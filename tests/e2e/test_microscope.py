@@ -376,7 +376,9 @@ def test_first_screen_says_role_effect_and_where_it_looks_without_scrolling(open
     if before.probability - after > max(0.012, 0.04 * before.probability):
         said = "under 1%" if after < 0.01 else f"{after:.0%}"
         expect(here).to_contain_text(f"falls from {before.probability:.0%} to {said}.")
-    expect(page.get_by_role("img", name=str(look.where(head)))).to_be_visible()
+    shares = {name: each.share for name, each in look.where(head).shares.items() if each.share >= 0.05}
+    said = re.compile(".*".join(f"{re.escape(name)}[a-z ]* {share:.0%}" for name, share in shares.items()))
+    expect(page.get_by_role("img", name=said)).to_be_visible()
     for name in ("All heads", "One head", "What this head is", "Next token", "How we know", "Logit attribution"):
         box = page.get_by_role("region", name=name, exact=True).bounding_box()
         assert box is not None

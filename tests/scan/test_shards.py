@@ -68,7 +68,7 @@ def test_rows_other_than_those_that_were_packed_are_refused(folder: ScanFolder) 
     first, second = folder.rows_file(0).read_bytes(), folder.rows_file(1).read_bytes()
     folder.write(folder.rows_file(0), second)
     folder.write(folder.rows_file(1), first)
-    with pytest.raises(InputError, match=r"the rows beside it are not those that were packed\); remove .*work"):
+    with pytest.raises(InputError, match=r"the rows stored with it are not those that were packed\); remove .*work"):
         folder.packing()
     folder.rows_file(1).unlink()
     with pytest.raises(InputError, match="it lists 2 shards, and there are 1"):

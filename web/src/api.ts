@@ -912,23 +912,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/where": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Where */
-        post: operations["where_api_where_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/why": {
         parameters: {
             query?: never;
@@ -3404,32 +3387,6 @@ export interface components {
             ];
         };
         /**
-         * WhereRequest
-         * @description Where one head's attention goes on a text.
-         */
-        WhereRequest: {
-            /** Head */
-            head: string;
-            /** Look */
-            look: string;
-        };
-        /**
-         * WhereResponse
-         * @description The share of a head's attention that each class of keys gets; the shares add up to 1. ``says`` is a sentence.
-         */
-        WhereResponse: {
-            /** Head */
-            head: string;
-            /** Look */
-            look: string;
-            /** Says */
-            says: string;
-            /** Shares */
-            shares: {
-                [key: string]: number;
-            };
-        };
-        /**
          * WhyRequest
          * @description One arrow of one head, relative to the row's mean, to the others weighted by the pattern, or to another key.
          */
@@ -5361,41 +5318,6 @@ export interface operations {
                 };
                 content: {
                     "application/x-headscope": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    where_api_where_post: {
-        parameters: {
-            query?: {
-                model?: string | null;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["WhereRequest"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["WhereResponse"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };

@@ -88,7 +88,7 @@ class ModelRegistry:
             if name in self.sessions():
                 return name
             if _is_other_file(name):
-                raise InputError(f"{name!r} is no model; give a model's name on the hub, or its folder")
+                raise InputError(f"{name!r} is not a model; give a model's name on the hub, or its folder")
             return self._add_opened(Session(self._opener(name)))
 
     def session(self, name: str | None = None, client: str = "") -> Session:
@@ -135,7 +135,7 @@ def _forget_dropped(before: list[Session], after: list[Session]) -> None:
 
 
 def _is_other_file(name: str) -> bool:
-    """Whether a name is that of a file or folder which is no model: nobody is told what else there is."""
+    """Return whether a name is a file or folder that is not a model; no one is told what else there is."""
     try:
         path = Path(name).expanduser()
         local = path.exists() or name.startswith(("/", ".", "~")) or name.count("/") > 1

@@ -26,7 +26,6 @@ REQUESTS = {
     "attribution": SessionRequest(Session.attribution, "text"),
     "received": SessionRequest(Session.received, "text"),
     "importance": SessionRequest(Session.importance, "text"),
-    "where": SessionRequest(Session.where, "text"),
     "token": SessionRequest(Session.token, "short"),
     "predict": SessionRequest(Session.predict, "text"),
     "lens": SessionRequest(Session.lens, "long"),

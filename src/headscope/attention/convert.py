@@ -14,7 +14,7 @@ from headscope.errors import ShapeError
 
 
 def split(module: mha.MultiHeadAttention) -> list[mha.MultiHeadAttention]:
-    """Return every head as a module of its own. Their outputs add up to the module's; the first has W_O's bias.
+    """Return every head as a separate module. Their outputs add up to the module's; the first has W_O's bias.
 
     Heads that share keys and values each get a copy of them.
     """

@@ -146,7 +146,7 @@ class MultiHeadAttention(nn.Module):
         return self.o_proj.weight.T.view(self.n_heads, self.d_head, self.d_model)
 
     def split(self) -> list[MultiHeadAttention]:
-        """Return every head as a module of its own; their outputs add up to this one's."""
+        """Return every head as a separate module; their outputs add up to this one's."""
         return convert.split(self)
 
     @staticmethod

@@ -40,7 +40,7 @@ class PatternSource:
 
     @classmethod
     def of(cls, q: Tensor, k: Tensor, scores: Scores) -> PatternSource:
-        """A source that nobody has observed: sum its rows, block by block."""
+        """Sum the rows of an unobserved source, block by block."""
         n_query, n_key, sums = q.shape[2], k.shape[2], []
         for rows in torch.split(torch.arange(n_query, device=q.device), BLOCK):
             bounds = scores.mask.visible_to_any(int(rows[0]), int(rows[-1]) + 1, n_key - n_query, n_key)

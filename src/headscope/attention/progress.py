@@ -71,7 +71,7 @@ def counting(task: str, total: int | Callable[[], int | None] | None) -> Callabl
 
 
 def pause_point() -> None:
-    """Let other work run, or be stopped, if whoever runs this one says so."""
+    """Let other work run, or stop, if the caller says so."""
     pause = _pause.get()
     if pause is not None:
         pause()

@@ -52,7 +52,7 @@ class Rope:
         return _Table(cos[start:stop], sin[start:stop])
 
     def turn(self, x: Float[Tensor, "batch head position d"], table: _Table) -> Float[Tensor, "batch head position d"]:
-        """Rotate the first ``d_rotary`` entries of every head, and leave the rest as it is."""
+        """Rotate the first ``d_rotary`` entries of every head, and leave the rest unchanged."""
         rotated, rest = x[..., : self.d_rotary], x[..., self.d_rotary :]
         if self.pairing == "half":
             first, second = rotated.chunk(2, dim=-1)

@@ -39,7 +39,7 @@ def card(
     if d_model is not None and heads is not None:
         found.append(card.from_sizes(d_model, heads, n_kv_heads=kv_heads))
     elif (d_model, heads, kv_heads) != (None, None, None):
-        raise InputError("a card from bare sizes needs both --d-model and --heads")
+        raise InputError("a card made from sizes needs both --d-model and --heads")
     if as_json:
         from headscope.app.pages.cards import shown
 

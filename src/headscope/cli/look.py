@@ -157,7 +157,7 @@ def _save(seen: Look, file: Path, head: str | None, query: str | None) -> None:
 
 
 def _read_classes(entries: list[str]) -> list[LabelRule]:
-    """The classes of --class, each with a name of its own."""
+    """Read the classes of --class; their names differ."""
     from headscope.errors import InputError
     from headscope.heads.questions.label_rules import read_class
 

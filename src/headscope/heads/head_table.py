@@ -46,7 +46,7 @@ class HeadTable:
         return pandas_of(self.table())
 
     def matrix(self, name: str | None = None) -> Float[Tensor, "layer head"]:
-        """One number per head; NaN where there is none. ``name`` chooses among several rows of a head."""
+        """One number per head; NaN if there is none. ``name`` chooses among several rows of a head."""
         return self._placed(name)[1]
 
     def plot(self, name: str | None = None) -> Figure:

@@ -143,7 +143,7 @@ class _Patched:
     """Which axis of a value has the cells: positions, or heads."""
 
     def exact(self, clean: Mapping[Point, Tensor], corrupted: float) -> list[Tensor]:
-        """How far each cell moves the metric when it is patched alone."""
+        """How far each cell moves the metric when only it is patched."""
         rows = []
         for index, (point, value) in enumerate(clean.items()):
             report_progress("patching", index, len(clean))

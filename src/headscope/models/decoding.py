@@ -26,7 +26,7 @@ continues: ContextVar[bool] = ContextVar("headscope_continues", default=False)
 
 
 def generation_inputs(model: OpenModel, text: Any, n_tokens: int) -> Mapping[str, Tensor]:
-    """The inputs to generate ``n_tokens`` from; refuses models that do not generate, and texts that are too long."""
+    """Return the inputs to generate ``n_tokens`` from; reject models that do not generate, and texts too long."""
     name, shape = model.shape.name, model.shape
     if n_tokens < 1:
         raise InputError(f"n_tokens={n_tokens}: ask for at least one token")
@@ -98,7 +98,7 @@ class Decoder:
 
 
 def _with_positions(model: OpenModel, observer: SiteObserver) -> SiteObserver:
-    """An observer of one generation whose calls say where in the text their queries and keys stand.
+    """Observe one generation: its calls know the positions of their queries and keys in the text.
 
     The lengths of q and k do not: in cross-attention they are of two texts, and a sliding window's cache drops keys. An
     encoder or a vision tower reads its whole input again in every step.

@@ -68,7 +68,7 @@ class Extremes:
         return {device for device, _ in there}
 
     def read(self) -> dict[str, float]:
-        """Read all values, which waits for the device once unless they were fetched; NaN where there is one."""
+        """Read all values, which waits for the device once unless they were fetched; NaN if there is one."""
         kept = [value for values in self.values.values() for value in values]
         if not kept:
             return {}

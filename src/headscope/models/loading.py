@@ -228,7 +228,7 @@ AS_SERVED = (
 
 
 def _place(source: str | Path, path: Path, gguf: str | None) -> str:
-    """The folder or hub name to load from; what is neither is refused."""
+    """Return the folder or hub name to load from; reject what is neither."""
     if gguf and not path.is_file():
         raise ModelError(f"there is no file {path}")
     if gguf:
@@ -389,7 +389,7 @@ def _load_tokenizer(where: str, shared: dict[str, Any]) -> Any:
 
 
 def _load_processor(model: nn.Module, where: str, shared: dict[str, Any]) -> Any:
-    """The processor of pictures or sound that was saved beside the weights, where the model takes any."""
+    """Load the processor of pictures or sound that was saved with the weights, if the model takes any."""
     import transformers
 
     takes = frozenset(inspect.signature(model.forward).parameters)

@@ -21,7 +21,7 @@ _DEVICES = ("cpu", "cuda")
 
 @contextmanager
 def own_precision() -> Iterator[None]:
-    """Leave autocast and inference mode inside the block; whether gradients are on stays as it is.
+    """Leave autocast and inference mode inside the block; gradients stay on or off.
 
     Autocast would compute q, k and v in different types and patterns in half precision. Tensors made in inference mode
     have no version counter, and no gradient can flow through them.
@@ -82,7 +82,7 @@ def threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def hooked(modules: Iterable[nn.Module], *, before: Any = None, after: Any = None) -> Iterator[None]:
-    """Call hooks before and after every forward of these modules inside the block, in this thread alone."""
+    """Call hooks before and after every forward of these modules inside the block, only in this thread."""
     here = threading.get_ident()
 
     def in_this_thread(hook: Any) -> Any:

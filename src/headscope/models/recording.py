@@ -144,7 +144,7 @@ class OpenModel:
         return found if isinstance(found, nn.Linear) else None
 
     def query_weight(self, site: str) -> Float[Tensor, "head d_model d_head"]:
-        """W_Q by head, before any rotation or norm; refused by name where it cannot be found."""
+        """W_Q by head, before any rotation or norm; raise an error if it cannot be found."""
         return self._projection(site, "q")
 
     def key_weight(self, site: str) -> Float[Tensor, "kv d_model d_head"]:
@@ -202,11 +202,11 @@ class OpenModel:
     # -- what depends on how a model calls attention
 
     def prepare(self, text: Any) -> Prepared:
-        """Turn text, token ids, chat messages, an image or sound into tensors; refuse anything else."""
+        """Turn text, token ids, chat messages, an image or sound into tensors; reject anything else."""
         raise NotImplementedError
 
     def output_weight(self, site: str) -> OutputWeight:
-        """W_O of a site by head; refused with the reason where no single matrix takes the heads."""
+        """W_O of a site by head; raise an error with the reason if no single matrix takes the heads."""
         raise NotImplementedError
 
     def output_matrix(self, site: str) -> nn.Module:

@@ -66,4 +66,4 @@ def _offloaded(model: nn.Module, name: str) -> Tensor:
         if weights is not None:
             found = weights[own]
             return found if isinstance(found, Tensor) else torch.as_tensor(found)
-    raise ModelError(f"{name} is on the meta device and nowhere else; load the model's weights first")
+    raise ModelError(f"{name} is only on the meta device; load the model's weights first")

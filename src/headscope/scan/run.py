@@ -136,7 +136,7 @@ def _recipe(
 
 
 def _check_same_text(folder: ScanFolder, source: CorpusSource) -> None:
-    """Read the corpus again, and refuse it if its rows are not those of the scan in the folder."""
+    """Read the corpus again, and reject it if its rows are not those of the scan in the folder."""
     digest = hashlib.sha256()
     for packed in source.packed():
         digest.update(packed.digest().encode())

@@ -137,7 +137,7 @@ class ScanFolder:
                 raise ValueError(f"it lists {packing.shards} shards, and there are {len(there)}")
             digests = (hashlib.sha256(file.read_bytes()).hexdigest() for file in there)
             if packing.sha256 != hashlib.sha256("".join(digests).encode()).hexdigest():
-                raise ValueError("the rows beside it are not those that were packed")
+                raise ValueError("the rows stored with it are not those that were packed")
             return packing
 
     def packed_sha256(self) -> str:

@@ -17,7 +17,7 @@ from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages import kept_looks, tiles
 from headscope.app.pages import microscope as session_module
 from headscope.app.pages.attribution import AttributionRequest
-from headscope.app.pages.microscope import ForgottenLookError, ImportanceRequest, LookRequest, Session, WhereRequest
+from headscope.app.pages.microscope import ForgottenLookError, ImportanceRequest, LookRequest, Session
 from headscope.app.pages.predictions import HeadArrow, PredictRequest
 from headscope.app.pages.schema import QUESTIONS
 from headscope.app.pages.tiles import THUMBNAIL_SIDE, WeightsRequest
@@ -123,15 +123,6 @@ def test_every_measure_scales_the_pattern(session, scope):
     np.testing.assert_allclose(seen(measure="value"), (pattern * norms)[:160, :160], atol=1e-6)
     pooled = (pattern * norms)[:160, :160].reshape(20, 8, 20, 8).amax((1, 3))
     np.testing.assert_allclose(seen(measure="value", pool=8), pooled, atol=1e-6)
-
-
-def test_where_a_head_looks_is_the_look_s_partition(session, scope):
-    look = open_look(session)[0].look
-    head = str(scope.shape.heads()[-1])
-    found, wanted = session.where(WhereRequest(look=look, head=head)), scope.look(TEXT).where(head)
-    assert found.shares == pytest.approx({name: each.share for name, each in wanted.shares.items()}, abs=1e-5)
-    assert sum(found.shares.values()) == pytest.approx(1)
-    assert found.says == str(wanted)
 
 
 def test_importance_equals_the_scope_s_first_order_importance(session, scope):

@@ -37,7 +37,9 @@ def test_every_file_of_a_site_comes_back_from_its_page(tmp_path: Path) -> None:
 
 
 def test_one_file_needs_the_name_of_a_page_and_takes_no_saved_looks(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"site is no name of a page; with --one-file give --out a file, as in heads"):
+    with pytest.raises(
+        InputError, match=r"site is not the name of a page; with --one-file give --out a file, as in heads"
+    ):
         PublishOptions(out=tmp_path / "site", one_file=True)
     with pytest.raises(InputError, match=r"2 saved looks do not go into one file.*look TEXT --save FILE.html"):
         PublishOptions(out=tmp_path / "heads.html", looks=["a", "b"], one_file=True)

@@ -147,5 +147,7 @@ def test_the_citation_of_a_site_is_the_projects_own() -> None:
 
 
 def test_an_address_of_documentation_that_would_run_code_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"'javascript:alert\(1\)' is no address of documentation.*docs/index.html"):
+    with pytest.raises(
+        InputError, match=r"'javascript:alert\(1\)' is not an address of documentation.*docs/index.html"
+    ):
         PublishOptions(out=tmp_path / "site", docs="javascript:alert(1)")

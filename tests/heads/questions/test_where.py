@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -27,6 +30,7 @@ TEXTS = (
     "The old man who sold the lamps said that the lamps were old.",
     "It rained. It rained again, and the road was wet.",
 )
+CASES = Path(__file__).parents[3] / "web" / "tests" / "microscope" / "where.jsonl"
 END, OTHER = {".", "!", "?", "…"}, {",", ";", ":"}
 
 
@@ -233,3 +237,39 @@ def test_what_cannot_be_measured_is_rejected(scope: Scope) -> None:
         scope.where("a text")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="no text of two or more tokens"):
         scope.where([])
+
+
+def test_cases_of_the_page_hold_the_shares_of_this_version() -> None:
+    """``web/tests/microscope/where.test.ts`` holds the page to the same shares."""
+    kept = [json.loads(line) for line in CASES.read_text(encoding="utf-8").splitlines()]
+    for case, old in zip(page_cases(), kept, strict=True):
+        for name, share in case["shares"].items():
+            assert old["shares"][name] == pytest.approx(share, abs=2e-4), name
+
+
+def page_cases() -> Iterator[dict[str, Any]]:
+    """A head of a decoder, of one with windows and sinks, and of an encoder: its pattern, and where it goes."""
+    ids, sizes = [2, 5, 6, 7, 5, 6, 3, 8, 5, 9, 9, 4, 6, 11, 5, 6, 12, 3], {"hidden_size": 32, "num_hidden_layers": 1}
+    experts = {"num_local_experts": 2, "num_experts_per_tok": 1, "sliding_window": 7, "head_dim": 8}
+    shape = {"num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 32, "vocab_size": 64}
+    sinks = tiny.build("GptOssConfig", "GptOssForCausalLM", **sizes, **shape, **experts)
+    for source, given, head in (
+        (None, TEXTS[0], "5.6"),
+        (sinks, ids, "0.1"),
+        (tiny.build("BertConfig", "BertForMaskedLM"), ids, "0.1"),
+    ):
+        with headscope.load(source) as scope:
+            look = scope.look(given)
+            yield {
+                "tokens": [{"id": token.id, "text": token.text} for token in look.tokens],
+                "causal": look.shape.sites["0"].causal,
+                "weights": [round(weight, 4) for weight in look.pattern(head).flatten().tolist()],
+                "shares": {
+                    name: [round(number, 4) for number in (each.share, each.alone, each.by_distance)]
+                    for name, each in look.where(head).shares.items()
+                },
+            }
+
+
+if __name__ == "__main__":  # python -m tests.heads.questions.test_where
+    CASES.write_text("".join(json.dumps(case, ensure_ascii=False) + "\n" for case in page_cases()), encoding="utf-8")

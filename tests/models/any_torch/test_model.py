@@ -110,7 +110,7 @@ class ByParameter(Base):
 def test_a_w_o_that_is_no_module_is_applied_and_not_handed_out() -> None:
     module = ByParameter()
     with opened(module) as model, torch.no_grad():
-        with pytest.raises(ModelError, match="ByParameter: its W_O is not a module of its own"):
+        with pytest.raises(ModelError, match="ByParameter: its W_O is not a separate module"):
             model.output_matrix("ByParameter")
         kept: dict[str, Tensor] = {}
 

@@ -60,7 +60,7 @@ def test_failing_chat_template_is_an_input_error(
     monkeypatch.setattr(tokens, "TEMPLATE_SECONDS", 0.2 if template == LOOPS else 60.0)
     tokenizer = tiny.tokenizer()
     tokenizer.chat_template = template
-    with pytest.raises(InputError, match=rf"chat template gives up on the conversation \({why}.*give text instead of"):
+    with pytest.raises(InputError, match=rf"chat template fails on the conversation \({why}.*give text instead of"):
         render_conversation(tokenizer, CHAT)
 
 
@@ -68,5 +68,7 @@ def test_conversation_is_rendered_as_transformers_does() -> None:
     tokenizer = tiny.tokenizer()
     tokenizer.chat_template = PLAIN
     assert render_conversation(tokenizer, [*CHAT, {"role": "bot", "content": "ä \n é"}]) == "<user>a<bot>ä \n é<bot>"
-    with pytest.raises(InputError, match=r"the conversation holds what is no text: .*object is not JSON serializable"):
+    with pytest.raises(
+        InputError, match=r"the conversation contains something that is not text: .*object is not JSON serializable"
+    ):
         render_conversation(tokenizer, [{"role": "user", "content": object()}])

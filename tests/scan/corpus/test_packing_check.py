@@ -53,7 +53,7 @@ def test_no_added_tokens_are_found_where_the_text_itself_is_tokenised_differentl
 def test_a_context_too_short_for_two_tokens_of_text_is_refused(context: int) -> None:
     with pytest.raises(
         InputError,
-        match=f"context={context} leaves fewer than 2 tokens for text beside the 3 tokens .* give at least 5",
+        match=f"context={context} leaves fewer than 2 tokens for text on top of the 3 tokens .* give at least 5",
     ):
         choose_row_format(framed((256, 1), (2,)), context)
     assert choose_row_format(framed((256, 1), (2,)), 5).document_tokens == 2

@@ -4,7 +4,6 @@ import { tileFrom, importanceFrom, lookFrom, attributionFrom, receivedFrom } fro
 import {
   type CutPath,
   type FoundToken,
-  type HeadWhere,
   type ModelCard,
   type PaperClaim,
   type Prediction,
@@ -61,7 +60,6 @@ export function notebookSource(first: string, ask: ReturnType<typeof requester>)
     why: (wanted) => value<Why>("why", wanted),
     cutPath: (wanted) => value<CutPath>("cut-path", wanted),
     trace: (wanted) => value<Trace>("trace", wanted),
-    where: (wanted) => value<HeadWhere>("where", wanted),
     lens: (wanted) => value<Lens>("lens", wanted),
     patching: (wanted) => value<Patching>("patching", wanted),
     received: async (wanted) => receivedFrom(await bytes("received", wanted)),

@@ -6,7 +6,6 @@ import { attributionFrom, importanceFrom, lookFrom, receivedFrom, tileFrom } fro
 import {
   type CutPath,
   type FoundToken,
-  type HeadWhere,
   type Lens,
   type MediaFile,
   type ModelCard,
@@ -124,7 +123,6 @@ export function serverSource(model?: string): Source {
     why: cached(async (wanted, signal) => (await about("why", wanted, signal)).json() as Promise<Why>),
     cutPath: cached(async (wanted, signal) => (await about("cut-path", wanted, signal)).json() as Promise<CutPath>),
     trace: cached(async (wanted, signal) => (await about("trace", wanted, signal)).json() as Promise<Trace>),
-    where: cached(async (wanted, signal) => (await about("where", wanted, signal)).json() as Promise<HeadWhere>),
     lens: cached(async (wanted, signal) => (await about("lens", wanted, signal)).json() as Promise<Lens>),
     patching: cached(async (wanted, signal) => (await about("patching", wanted, signal)).json() as Promise<Patching>),
     sources: (wanted) => json<Sources>("sources", wanted),

@@ -33,7 +33,6 @@ export type TraceStep = Trace["steps"][number];
 export type TraceRead = Sent<Schemas["KeyRead"]>;
 export type CutPathRequest = Required<Schemas["CutPathRequest"]>;
 export type CutPath = Schemas["CutPathResponse"];
-export type HeadWhere = Schemas["WhereResponse"];
 export type Lens = Schemas["LensResponse"];
 export type PatchingRequest = Required<Schemas["PatchingRequest"]>;
 export type Patching = Schemas["PatchingResponse"];
@@ -132,8 +131,6 @@ export interface Source {
   trace?(wanted: TraceRequest, signal?: AbortSignal): Promise<Trace>;
   /** The command that traces this prediction, where that needs Python; else null. */
   traceCommand?(wanted: TraceRequest): Promise<string | null>;
-  /** where the head's attention goes on this text: shares of classes of keys */
-  where?(wanted: { look: string; head: string }, signal?: AbortSignal): Promise<HeadWhere>;
   /** the likeliest token after every layer; which head or position carries what sets two texts apart */
   lens?(wanted: { look: string; position: number }, signal?: AbortSignal): Promise<Lens>;
   patching?(wanted: PatchingRequest, signal?: AbortSignal): Promise<Patching>;

@@ -117,7 +117,7 @@ def read_film(name: str, film: Film, tokenizer: Path) -> tuple[FilmResponse, Arr
 
 
 def _sentences(film: Film, tokenizer: Path) -> list[FilmSentence]:
-    """The sentences token by token; token ids where the tokenizer is not beside the film."""
+    """The sentences token by token; token ids if the tokenizer is not in the film's folder."""
     read = Tokenizer.from_file(str(tokenizer)) if tokenizer.is_file() else None
     return [
         FilmSentence(

@@ -67,7 +67,7 @@ class KeptLooks:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock. Nothing inside reports progress: whoever paused here would keep others waiting forever."""
+        """Hold the lock. Nothing inside reports progress: a request that paused here would block others forever."""
         with self._lock:
             yield
 

@@ -52,7 +52,7 @@ from headscope.app.pages.predictions import (
     without_tokens,
 )
 from headscope.app.pages.roles import PaperClaim, Roles, model_title, published_claims, roles_of, shipped
-from headscope.app.pages.schema import QUESTIONS, SCHEMA_VERSION, LookName, PartName, QuestionInfo, Request, Response
+from headscope.app.pages.schema import QUESTIONS, SCHEMA_VERSION, LookName, QuestionInfo, Request, Response
 from headscope.app.pages.sources import (
     CarriersRequest,
     CarriersResponse,
@@ -161,22 +161,6 @@ class ImportanceResponse(Response):
     read: int = Field(description="the tokens it was measured on: the first of a long text")
 
 
-class WhereRequest(Request):
-    """Where one head's attention goes on a text."""
-
-    look: LookName
-    head: PartName
-
-
-class WhereResponse(Response):
-    """The share of a head's attention that each class of keys gets; the shares add up to 1. ``says`` is a sentence."""
-
-    look: str
-    head: str
-    says: str
-    shares: dict[str, float]
-
-
 class RequestProgress(Response):
     """How far a request is; empty when there is none. ``place``: how many turns of others come first."""
 
@@ -233,7 +217,7 @@ class Session:
         return self._shown(self.kept.look(name) or self.kept.keep(self._read(name, asked.text)))
 
     def look_media(self, asked: MediaRequest, owner: str = "") -> tuple[LookResponse, Arrays]:
-        """Look at a picture or sound that a client has sent; it is found again by that client alone."""
+        """Look at a picture or sound that a client has sent; only that client finds it again."""
         name = asked.name(owner)
         opened = self.kept.look(name)
         if opened is None:
@@ -310,11 +294,6 @@ class Session:
         self.kept.trim()  # the recorded residual stream is kept with its look
         return found
 
-    def where(self, asked: WhereRequest) -> WhereResponse:
-        found = self._open(asked.look).look.where(asked.head)
-        shares = {name: each.share for name, each in found.shares.items()}
-        return WhereResponse(look=asked.look, head=str(found.head), says=str(found), shares=shares)
-
     def token(self, asked: TokenRequest) -> TokenResponse:
         return find_token(self.scope.model, asked.text)
 
@@ -386,7 +365,7 @@ class Session:
         self._edited.clear()
 
     def text_size(self, asked: LookRequest) -> int:
-        """The bytes of a text; its characters where these are many already, and 0 of what is no text."""
+        """Return the bytes of a text; its characters if these are already many, and 0 if it is not a text."""
         text = asked.text if asked.text is not None else self.kept.text(asked.look or "") or ""
         return len(text) if len(text) > LONG_REQUEST else len(text.encode("utf-8", "surrogatepass"))
 

@@ -125,7 +125,7 @@ def census_groups(censuses: Censuses) -> Iterator[tuple[str, Group]]:
 
 
 def census_comparisons(censuses: Censuses) -> Iterator[tuple[str, bytes]]:
-    """Every census beside every other."""
+    """Yield every pair of censuses."""
     numbers = list(censuses.opened())
     for before in numbers:
         for after in numbers:

@@ -203,7 +203,7 @@ def _exportable(model: OpenModel) -> HuggingFaceModel:
     if not isinstance(model, HuggingFaceModel):
         raise ExportError(f"{name} is not a transformers model that calls the attention interface")
     if model.shape.vocabulary is None or "input_ids" not in model.takes or "decoder_input_ids" in model.takes:
-        raise ExportError(f"{name} is no model that reads one text and predicts its tokens")
+        raise ExportError(f"{name} is not a model that reads one text and predicts its tokens")
     if any(site.kind != "self" for site in sites):
         raise ExportError(f"{name} has cross-attention, which a site without Python does not show")
     if not getattr(model.processor.tokenizer, "is_fast", False):
@@ -229,7 +229,7 @@ def _site_scores(model: OpenModel, ids: Tensor) -> dict[str, _SiteScores]:
 
 
 def _scores_of(site: str, call: Call) -> _SiteScores:
-    """The scale and softcap of a call; refused where its scores have more than these."""
+    """The scale and softcap of a call; raise an error if its scores have more than these."""
     scores = call.scores
     if scores.bias is not None or scores.sinks is not None:
         what = "a bias on its scores" if scores.sinks is None else "learned sinks"

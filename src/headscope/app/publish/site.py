@@ -127,18 +127,20 @@ class PublishOptions:
             raise InputError(f"{self.out} exists and is not empty; give a new folder")
         if urlsplit(self.docs).scheme not in ("", "http", "https"):
             raise InputError(
-                f"{self.docs!r} is no address of documentation; give one that begins with https://, or a path inside "
-                "the site, as in docs/index.html"
+                f"{self.docs!r} is not an address of documentation; give one that begins with https://, or a path "
+                "inside the site, as in docs/index.html"
             )
         if not (STATIC / "published.html").exists():
             raise InputError("this copy of headscope lacks the page of published sites; run `make web`")
 
     def _check_one_file(self) -> None:
         if self.out.suffix != ".html" or self.out.is_dir():
-            raise InputError(f"{self.out} is no name of a page; with --one-file give --out a file, as in heads.html")
+            raise InputError(
+                f"{self.out} is not the name of a page; with --one-file give --out a file, as in heads.html"
+            )
         if self.looks:
             raise InputError(
-                f"{len(self.looks)} saved looks do not go into one file; each is a page of its own: leave out "
+                f"{len(self.looks)} saved looks do not go into one file; each is a separate page: leave out "
                 "--look and save them with `headscope look TEXT --save FILE.html`, or publish a folder"
             )
 
@@ -271,7 +273,7 @@ def store_verified(
 
 
 def _describe(scope: Scope, exported: Exported, stored: Stored, verified: Verified, folder: Path) -> None:
-    """What the page knows of the model beside its graph: sites, roles, texts of tokens, places of weights."""
+    """Return what the page knows of the model apart from its graph: sites, roles, token texts, offsets of weights."""
     session, processor = Session(scope), scope.model.processor
     context = min(exported.longest, scope.shape.context or exported.longest)
     values, arrays = attribution(scope.model)
@@ -350,7 +352,7 @@ def _write_pages(options: PublishOptions) -> None:
 
 
 def write_python(folder: Path) -> None:
-    """Python for the code of lessons, fetched when somebody runs some; its document may connect to nothing."""
+    """Write Python for the code of lessons, fetched when a visitor runs some; its document may connect to nothing."""
     shutil.copytree(sandbox.FOLDER, folder, ignore=shutil.ignore_patterns("README.md"))
     document = folder / "sandbox.html"
     policy = f'<meta http-equiv="Content-Security-Policy" content="{"; ".join(sandbox.page_policy())}" />'
@@ -395,7 +397,7 @@ class _Licence:
 
 
 def licence_of(name: str, folder: Path | None) -> _Licence:
-    """What a model card beside the weights says; a hub name is its own source."""
+    """Read the model card in the weights' folder; a hub name is its own source."""
     source = name if folder is None or "/" in name else f"{name}, a folder of files"
     if folder == EMBEDDED:
         source = f"trained for headscope, and part of headscope {__version__}"

@@ -98,7 +98,7 @@ def verify(
     tolerance: float = TOLERANCE["float16"],
     texts: Sequence[str] = TEXTS,
 ) -> Verified:
-    """Run the files in this folder beside the model."""
+    """Run the files in this folder, and compare them with the model."""
     session = GraphSession(folder, scope, exported)
     probability = weight = edited = 0.0
     for text in texts:

@@ -162,7 +162,7 @@ def _outside(name: str, kind: int, shape: tuple[int, ...], offset: int) -> onnx.
 
 
 def attribution(model: OpenModel) -> tuple[dict[str, Any], Arrays]:
-    """What the page needs beside W_O and W_U to split a logit over the heads; ``why_not`` where it cannot."""
+    """Return what the page needs in addition to W_O and W_U to split a logit; ``why_not`` if it cannot."""
     values: dict[str, Any] = {"kinds": {}, "why_not": "", "note": "", "centred": False, "scales": {}}
     arrays: Arrays = {}
     try:
@@ -210,7 +210,7 @@ def split_card(model: OpenModel, exported: Exported, stored: Stored) -> tuple[di
     try:
         for name in (f"{matrix} {site}" for site in exported.norms for matrix in ("W_Q", "W_K", "W_O")):
             if name not in stored.tables:
-                raise ModelError(f"{name} is no matrix by itself in this model")
+                raise ModelError(f"{name} is not a separate matrix in this model")
         forms = {_describe(arrays, model, site, norm) for site, norm in exported.norms.items()}
         if len(forms) != 1:
             raise ModelError("its sites read the stream in several ways")

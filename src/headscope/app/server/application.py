@@ -32,7 +32,7 @@ def application(
     films: Films | None = None,
     held: Classroom | None = None,
 ) -> FastAPI:
-    """The web application for these models; with a token, requests without it are refused. ``held`` is a class."""
+    """Return the web application for these models; with a token, reject requests without it. ``held`` is a class."""
     app = FastAPI(title="headscope", version=__version__, docs_url=None, redoc_url=None)
     add_error_handlers(app)
     worker = RequestWorker(registry)

@@ -68,7 +68,7 @@ class HeldBodies:
 
     @contextmanager
     def holding(self, size: int) -> Iterator[Callable[[], None]]:
-        """Count a body until what is yielded is called; a large one that does not fit beside the others is refused."""
+        """Count a body until what is yielded is called; reject a large one that does not fit with the others."""
         if size <= SMALL_BODY:
             yield lambda: None
             return
@@ -132,7 +132,7 @@ class Clients:
 
     @property
     def cookie(self) -> str:
-        """Browsers share cookies between the ports of a machine, so each server's has a name of its own."""
+        """Return this server's cookie name: browsers share cookies between the ports of a machine."""
         return f"{COOKIE}{self._sign('name')[:12]}"
 
     def identify(self, scope: Scope, *, new: bool = True) -> str | None:

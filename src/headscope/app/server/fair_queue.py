@@ -180,7 +180,7 @@ class FairQueue:
             self._grant()
 
     def _drop(self, turn: Turn) -> None:
-        """Forget a turn that nobody waits for any more, whether it was granted or not."""
+        """Forget a turn that no one waits for any more, whether it was granted or not."""
         with self._lock:
             self._begun = [other for other in self._begun if other is not turn]
             if turn is self._running:

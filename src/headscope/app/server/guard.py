@@ -111,7 +111,7 @@ class Guard:
             raise  # uvicorn logs it
 
     def _check(self, request: Request) -> Response | None:
-        """Raise for a request that is refused; return a redirect for a first visit with the token in its URL."""
+        """Raise for a rejected request; return a redirect for a first visit with the token in its URL."""
         if not self.limiter.allow(request.client.host if request.client else ""):
             raise HTTPException(
                 HTTPStatus.TOO_MANY_REQUESTS, "too many requests at once from this address; wait a second"

@@ -105,7 +105,7 @@ class Join:
         return _form(FULL, "", HTTPStatus.SERVICE_UNAVAILABLE)
 
     def again(self, request: Request) -> Response:
-        """The form in place of the page, for who has no token; whoever had been here is told what is lost."""
+        """Return the form shown without a token; tell a browser that had joined before what is lost."""
         been = any(name.startswith(COOKIE) for name in request.cookies)
         return _form(AGAIN if been else HOW, "", HTTPStatus.UNAUTHORIZED)
 

@@ -138,7 +138,7 @@ def address(host: str, port: int, token: AccessToken | None = None, held: Classr
 
 
 def _allow_open_files() -> None:
-    """Raise the limit on open files of this process, where there is one."""
+    """Raise the limit on open files of this process, if there is one."""
     try:
         import resource
     except ImportError:  # Windows

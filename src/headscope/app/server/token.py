@@ -23,7 +23,7 @@ class AccessToken:
 
     @property
     def cookie(self) -> str:
-        """Browsers share cookies between the ports of a machine, so each server's has a name of its own."""
+        """Return this server's cookie name: browsers share cookies between the ports of a machine."""
         return f"headscope-{hashlib.sha256(self.secret.encode()).hexdigest()[:12]}"
 
     def is_in(self, request: Request) -> bool:

@@ -40,7 +40,7 @@ def masked_attention(
     scale: float | None = None,
     dropout: float = 0.0,
 ) -> Float[Tensor, "batch head query d_value"]:
-    """Compute z for a scale and a mask alone, with as little overhead before PyTorch's call as possible."""
+    """Compute z for only a scale and a mask, with as little overhead before PyTorch's call as possible."""
     q_shape, k_shape = q.shape, k.shape
     grouped, n_query, n_key = q_shape[1] != k_shape[1], q_shape[2], k_shape[2]
     if mask.is_causal:

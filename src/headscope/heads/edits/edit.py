@@ -129,7 +129,7 @@ class Edits:
 
 
 def of_function(function: EditFunction) -> Edit:
-    """A function of site, call and z as an edit; what it returns has to stand for z."""
+    """Return an edit from a function of site, call and z; what it returns replaces z."""
 
     def change(site: str, call: Call, z: Tensor) -> Tensor:
         made: Any = function(site, call, z)

@@ -130,7 +130,7 @@ def _length(model: OpenModel, text: str) -> int:
 
 
 def _induction(model: OpenModel, count: int) -> Pairs:
-    """Random tokens, twice; in the corrupted text, another token stands where the answer stood the first time."""
+    """Make random tokens, repeated once; in the corrupted text, another token replaces the answer's first copy."""
     draw = random.Random(0)
     vocabulary = model.shape.vocabulary or 0
     first = min(vocabulary // 4, 300)

@@ -38,8 +38,8 @@ class PatchedModel:
         on_stream = next((site for site in model.shape.sites if _norm_on_stream(model, site)), None)
         if on_stream is not None:
             raise ModelError(
-                f"{model.shape.name}: the norm before {on_stream} stands on the residual stream, so what was written "
-                "before it depends on all else that was, and edges of a circuit are not defined"
+                f"{model.shape.name}: the norm before {on_stream} is applied to the residual stream itself, so what "
+                "each component wrote before it is rescaled by all others, and edges of a circuit are not defined"
             )
         self.mlps = _mlps(model)
         self.last = model.unembedding_input()

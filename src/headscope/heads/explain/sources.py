@@ -119,7 +119,7 @@ class Sources:
         return carriers(self.reader, self.spans[document], document, answer, count, **edits)
 
     def pairs(self) -> dict[tuple[int, int], float]:
-        """Nats of the answer given that are lost without two documents at once, in which neither alone was used.
+        """Nats that the given answer loses without two documents at once, when neither by itself was used.
 
         Documents that say the same replace each other: hiding one alone shows nothing.
         """
@@ -280,7 +280,7 @@ def _prompt(documents: Sequence[str | range], question: Any) -> Any:
     if isinstance(question, list) or any(isinstance(each, range) for each in documents):
         first = 1 + inside.index(False)
         raise InputError(
-            f"document {first} is not in the prompt that was given; write it there as it is, or leave all out"
+            f"document {first} is not in the prompt that was given; put it there unchanged, or leave out all documents"
         )
     asked = question.strip() + "\nAnswer:" * question.strip().endswith("?")
     return "\n".join((*map(str, documents), asked))

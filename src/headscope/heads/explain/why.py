@@ -318,7 +318,7 @@ def explained(look: Look) -> Explained:
     """The look's recorded stream; recorded on first use, in one pass."""
     if look.edits:
         raise InputError(
-            "this look was read under edits, and scores are split for the model as it is; look at the text again "
+            "this look was read under edits, and scores are split only for the unedited model; look at the text again "
             "outside `with scope.edit(…)`"
         )
     look.cache.refuse_changed_weights()

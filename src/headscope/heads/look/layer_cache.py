@@ -75,7 +75,7 @@ class LayerCache:
 
 
 def _with_sites(model: OpenModel) -> tuple[Sequence[torch.nn.Module], Mapping[str, int]]:
-    """The ModuleList whose members each hold one site, and the member of each site; empty where there is none."""
+    """The ModuleList whose members each hold one site, and the member of each site; empty if there is none."""
     modules = model.site_modules()
     for candidate in model.model.modules():
         if not isinstance(candidate, torch.nn.ModuleList):

@@ -304,7 +304,7 @@ class Look:
         return HeadStatistics(self).to_pandas()
 
     def matrix(self, statistic: str) -> Float[Tensor, "layer head"]:
-        """A statistic of every head, such as ``"entropy"`` or ``"induction"``; NaN where there is none."""
+        """A statistic of every head, such as ``"entropy"`` or ``"induction"``; NaN if there is none."""
         return HeadStatistics(self).matrix(statistic)
 
     def plot(self, what: HeadName | int | None = None, query: int | str | None = None) -> Figure:

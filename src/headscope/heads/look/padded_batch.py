@@ -175,7 +175,7 @@ def _one_text(call: Call, index: int, n_query: int, n_key: int) -> Call:
 
 
 def _check_equal(look: Look) -> None:
-    """Compare a text read in the batch with the same text read alone."""
+    """Compare a text read in the batch with the same text read by itself."""
     with torch.no_grad():
         alone = look.model.run(look.prepared.inputs, look.cache.attend).logits[0].float()
     if (alone - look.logits.float()).abs().max() > TOLERANCE.get(look.logits.dtype, 5e-2) * alone.abs().max():

@@ -191,10 +191,10 @@ def check_saved_look(content: Mapping[str, Any]) -> None:
     if not isinstance(shape, ModelShape) or not isinstance(prepared, Prepared) or not isinstance(sites, Mapping):
         raise ValueError("it describes no model, no text or no sites")
     if not all(type(count) is int and count > 0 for count in content["n_windows"].values()):
-        raise ValueError(f"n_windows={content['n_windows']} are no counts")
+        raise ValueError(f"n_windows={content['n_windows']} are not counts")
     every = (prepared.tokens, prepared.decoder_tokens, content["vocabulary"])
     if not all(isinstance(token, Token) and type(token.id) is int for tokens in every for token in tokens):
-        raise ValueError("a token is no token")
+        raise ValueError("one of its tokens is not a token")
     ids = prepared.inputs.get("input_ids")
     if ids is not None and ids.shape[-1] != len(prepared.tokens):
         raise ValueError(f"{len(prepared.tokens)} tokens for {ids.shape[-1]} ids")

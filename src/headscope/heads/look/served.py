@@ -82,7 +82,7 @@ def _refuse_missing_rows(path: str, positions: Tensor, n_prompt: int) -> None:
 
 
 def _of_model(path: str, model: OpenModel, shape: ModelShape, ids: Tensor, made: dict[str, Tensor]) -> Look:
-    """A look of the model at these tokens, without its sites; refused if the model makes another z."""
+    """A look of the model at these tokens, without its sites; raise an error if the model makes another z."""
     sizes = attrgetter("n_heads", "n_kv_heads", "d_head", "d_value")
     for name, site in shape.sites.items():
         if name not in model.shape.sites or sizes(model.shape.sites[name]) != sizes(site):

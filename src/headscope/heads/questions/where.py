@@ -184,7 +184,8 @@ class _Site:
     present: list[Float[Tensor, " class"]] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     first: list[Float[Tensor, "head query"]] = field(default_factory=list)
-    """Of each text, the weight on the first token."""
+    """Of each text, the weight on the first token; ``rest``, on all others."""
+    rest: list[Float[Tensor, "head query"]] = field(default_factory=list)
     far: list[Float[Tensor, "head distance"]] = field(default_factory=list)
     """Of each text, the attention at every distance but on the first token."""
     tokens: list[Sequence[Token]] = field(default_factory=list)
@@ -219,7 +220,7 @@ def _add(to: _Site, look: Look, site: str, own: Sequence[LabelRule]) -> None:
     which, n_heads, length = first_fitting(classes), look.shape.sites[site].n_heads, len(tokens)
     begin = int(causal)  # the first row of causal attention attends to one key whatever the head does
     sums, alone = torch.zeros(2, n_heads, len(classes), dtype=torch.float64)
-    first = torch.zeros(n_heads, length, dtype=torch.float64)
+    first, rest = torch.zeros(2, n_heads, length, dtype=torch.float64)
     far = torch.zeros(n_heads, 2 * length - 1, dtype=torch.float64)
     distance = length - 1 + torch.arange(length)[:, None] - torch.arange(length)
     for rows in _bands(n_heads, length, length):
@@ -231,6 +232,7 @@ def _add(to: _Site, look: Look, site: str, own: Sequence[LabelRule]) -> None:
             weights.flatten(1) @ torch.stack([which[rows] == at for at in range(len(classes))]).flatten(1).double().T
         )
         weights[..., 0] = 0
+        rest[:, rows] = weights.sum(-1)
         far.index_add_(1, distance[rows].flatten(), weights.flatten(1))
         alone += weights.flatten(1) @ torch.stack([cells[rows] for cells in classes.values()]).flatten(1).double().T
     others = torch.stack([cells[begin:, 1:].any(1).double().sum() for cells in classes.values()])
@@ -239,6 +241,7 @@ def _add(to: _Site, look: Look, site: str, own: Sequence[LabelRule]) -> None:
     to.present.append(others)
     to.rows.append(length - begin)
     to.first.append(first)
+    to.rest.append(rest)
     to.tokens.append(tokens)
     to.far.append(far)
 
@@ -281,7 +284,7 @@ def _by_distance(to: _Site, causal: bool, own: Sequence[LabelRule]) -> Float[Ten
     profile = _distance_profile(to, causal)
     middle = profile.shape[1] // 2
     totals = []
-    for tokens, first in zip(to.tokens, to.first, strict=True):
+    for tokens, first, rest in zip(to.tokens, to.first, to.rest, strict=True):
         length, begin = len(tokens), int(causal)
         classes = key_classes(tokens, causal, own)
         which, distance = first_fitting(classes), torch.arange(length)[:, None] - torch.arange(length)
@@ -289,7 +292,7 @@ def _by_distance(to: _Site, causal: bool, own: Sequence[LabelRule]) -> Float[Ten
         for rows in _bands(first.shape[0], length, length):
             weights = profile[:, middle + distance[rows]]
             weights[..., 0] = 0
-            weights *= (1 - first[:, rows])[..., None] / weights.sum(-1, keepdim=True).clamp(min=1e-12)
+            weights *= rest[:, rows, None] / weights.sum(-1, keepdim=True).clamp(min=1e-12)
             weights[..., 0] = first[:, rows]
             if rows.start < begin:
                 weights[:, : begin - rows.start] = 0
@@ -309,11 +312,11 @@ def _distance_profile(to: _Site, causal: bool) -> Float[Tensor, "head distance"]
     for _ in range(FITTINGS):
         made = torch.zeros_like(profile)
         sums = F.pad(profile.cumsum(1), (1, 0))
-        for first in to.first:
-            length = first.shape[1]
+        for rest in to.rest:
+            length = rest.shape[1]
             at = torch.arange(1 if causal else 0, length)
             low, end = middle + (torch.zeros_like(at) if causal else at - (length - 1)), middle + at
-            each = (1 - first[:, at]) / (sums[:, end] - sums[:, low]).clamp(min=1e-12)
+            each = rest[:, at] / (sums[:, end] - sums[:, low]).clamp(min=1e-12)
             steps = torch.zeros(profile.shape[0], profile.shape[1] + 1, dtype=torch.float64)
             steps.index_add_(1, low, each)
             steps.index_add_(1, end, -each)

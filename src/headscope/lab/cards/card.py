@@ -112,7 +112,7 @@ def from_sizes(
     d_ff: int | None = None,
     vocabulary: int | None = None,
 ) -> Card:
-    """Make a card from bare sizes, for a model built like Llama."""
+    """Make a card from sizes, for a model built like Llama."""
     if n_kv_heads == 0:
         raise InputError(f"{n_heads} heads cannot share 0 KV heads; give at least 1, for multi-query attention")
     config: dict[str, Any] = {

@@ -114,7 +114,7 @@ def same_two(rule: str = "after a copy of two") -> Selector:
 
 
 def start_after(rule: str, ends: Iterable[str]) -> Selector:
-    """Attend to the last key that stands after one of these words: the start of a sentence or line."""
+    """Attend to the last key that comes after one of these words: the start of a sentence or line."""
     ends = tuple(ends)
 
     def make(layout: ResidualLayout) -> QueryKey:

@@ -68,7 +68,7 @@ def llama_config(config: GPTConfig, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def gpt_config(llama: dict[str, Any]) -> GPTConfig:
-    """Read our sizes from a config.json; refuse a model that our GPT cannot represent."""
+    """Read our sizes from a config.json; reject a model that our GPT cannot represent."""
     plain = llama.get("tie_word_embeddings") and not llama.get("attention_bias") and not llama.get("mlp_bias")
     rope = llama.get("rope_parameters") or {"rope_theta": llama.get("rope_theta", 10_000.0)}
     if llama.get("model_type") != "llama" or not plain or rope.get("rope_type", "default") != "default":

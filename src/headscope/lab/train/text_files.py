@@ -71,7 +71,7 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, context: int) -> None:
 
 
 def load_tokenizer(file: Path) -> Tokenizer:
-    """Load a tokenizer.json of a training run; one without our start token is refused."""
+    """Load a tokenizer.json of a training run; reject one without our start token."""
     with parsing(str(file), "give a tokenizer.json that a training run wrote"):
         tokenizer = Tokenizer.from_file(str(file))
     if tokenizer.token_to_id(START) != START_ID:

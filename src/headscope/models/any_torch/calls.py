@@ -27,7 +27,7 @@ ROWS = 512
 
 
 def as_call(found: FoundCall, learned: LearnedSite) -> Call:
-    """The call with axes ``[batch, head, position, d]``; refused where the layout is not the one learned."""
+    """The call with axes ``[batch, head, position, d]``; raise an error if the layout is not the one learned."""
     layout = learned.layout
     assert layout is not None
     if len(found.lead) != len(layout.kinds) or layout.n_heads(found.lead) != learned.n_heads:

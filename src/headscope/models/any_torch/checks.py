@@ -102,7 +102,7 @@ def _gap(ours: Tensor, own: Tensor) -> float:
 
 
 def _only(opened: AnyTorchModel, sites: list[str]) -> Tensor:
-    """The output when these sites alone go through headscope."""
+    """Return the output when only these sites go through headscope."""
     kept = {name: site.why for name, site in opened.learned.items()}
     for name, site in opened.learned.items():
         site.why = site.why or ("" if name in sites else "-")

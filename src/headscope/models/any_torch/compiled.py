@@ -27,7 +27,7 @@ def refuse_script(model: nn.Module) -> None:
     if scripted is not None:
         where = f"its part {scripted}" if scripted else type(model).__name__
         raise ModelError(
-            f"{where} is TorchScript, whose operations PyTorch shows to nobody; give the Python module it was made from"
+            f"{where} is TorchScript, whose operations PyTorch does not show; give the Python module it was made from"
         )
 
 

@@ -41,7 +41,7 @@ class MatrixProduct:
 
 
 def as_matrix(use: MatrixUse) -> MatrixProduct | None:
-    """Describe one use of a matrix; None where it is no plain matrix (a convolution over several positions)."""
+    """Describe one use of a matrix; None if it is not a plain matrix (a convolution over several positions)."""
     if use.name in ("conv1d", "conv2d"):
         return _convolution(use)
     if use.name == "linear":

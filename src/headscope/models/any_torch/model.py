@@ -105,13 +105,13 @@ class AnyTorchModel(OpenModel):
         return OutputWeight(by_head, take.bias, learned.kind, learned.kind_why, learned.rows)
 
     def output_matrix(self, site: str) -> nn.Module:
-        """The module that holds W_O; refused where W_O is a parameter of the attention itself."""
+        """The module that holds W_O; raise an error if W_O is a parameter of the attention itself."""
         parameter = self._take(site).parameter
         # Not by attribute: reading a weight that is computed (weight norm) runs modules, in the middle of a pass.
         held = ((part, {**part._parameters, **part._buffers}.get("weight")) for part in self.model.modules())
         found = next((part for part, weight in held if weight is parameter), None)
         if found is None:
-            raise ModelError(f"{site}: its W_O is not a module of its own")
+            raise ModelError(f"{site}: its W_O is not a separate module")
         return found
 
     @torch.no_grad()

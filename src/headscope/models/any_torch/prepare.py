@@ -53,7 +53,7 @@ def _is_text(given: Any) -> bool:
 
 
 def _first_items(known: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What stands beside the ids, for one text."""
+    """Return the inputs other than the ids, for one text."""
     ids = known[IDS]
     return {
         name: value[:1] if value.ndim and len(value) == len(ids) else value

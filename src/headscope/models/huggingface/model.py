@@ -65,7 +65,7 @@ class HuggingFaceModel(OpenModel):
         return self._site_paths[site]
 
     def output_path(self, site: str) -> OutputPath:
-        """Where a site's z goes; refused with the reason where no single W_O takes it."""
+        """Where a site's z goes; raise an error with the reason if no single W_O takes it."""
         self._check_site(site)
         path = self._output_paths.get(site) or self._output_paths.get(site.partition("@")[0])
         if path is None or path.matrix is None:

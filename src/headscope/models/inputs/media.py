@@ -96,7 +96,7 @@ def recognise(given: Any) -> tuple[Picture | Sound | None, str | None]:
 def media_tensors(
     medium: Picture | Sound, text: str | None, processors: MediaProcessors, takes: frozenset[str], name: str
 ) -> dict[str, Tensor]:
-    """The tensors that this model takes for a picture or sound; refuses what it does not take."""
+    """Return the tensors that this model takes for a picture or sound; reject what it does not take."""
     picture = isinstance(medium, Picture)
     if not takes & ({PIXELS} if picture else {FEATURES, WAVE}):
         reads = " and ".join(input_kinds(takes)) or "tensors by name"
@@ -239,7 +239,7 @@ def _read_file(path: Path) -> Picture | Sound:
 
 
 def read_bytes(data: bytes, limits: MediaLimits | None = None) -> Picture | Sound:
-    """A picture or sound from its bytes; what is too large is refused before it is decoded."""
+    """Read a picture or sound from its bytes; reject one that is too large before it is decoded."""
     limits = limits or MediaLimits()
     if not data:
         raise InputError("the file is empty; choose a picture or a .wav file")

@@ -45,7 +45,7 @@ class ShownPicture:
 
 
 def patch_grid(tokens: Sequence[Token]) -> PatchGrid | None:
-    """The grid of patches among labelled positions; None where there is none, or it is not whole."""
+    """The grid of patches among labelled positions; None if there is none, or it is not whole."""
     named = [index for index, token in enumerate(tokens) if token.id == NOT_TEXT and _PATCH.fullmatch(token.text)]
     last = _PATCH.fullmatch(tokens[named[-1]].text) if named else None
     if last is None:
@@ -95,7 +95,7 @@ def seconds_covered(tokens: Sequence[Token]) -> float | None:
 
 
 def picture_read(inputs: Mapping[str, Tensor], processor: Any) -> ShownPicture | str | None:
-    """The picture among a model's inputs; why it cannot be shown; None where there is none.
+    """The picture among a model's inputs; why it cannot be shown; None if there is none.
 
     ``processor`` is the image processor, which knows how pixels were normalised.
     """

@@ -69,7 +69,7 @@ class InputProcessor:
             for_encoder = text is None or "input_ids" in inputs
             inputs["decoder_input_ids"] = torch.tensor([[self.start]] if for_encoder else [self._written(str(text))])
         elif text is not None and "input_ids" not in inputs:
-            raise InputError(f"{name} takes no text beside it; give the picture or sound alone")
+            raise InputError(f"{name} takes no text with it; give only the picture or sound")
         return inputs
 
     def tokens_of(self, ids: Int[Tensor, " token"]) -> tuple[Token, ...]:
@@ -294,7 +294,7 @@ def _panics_as_errors(what: str) -> Iterator[None]:
         if type(error).__name__ != "PanicException" and type(error) is not Exception:
             raise
         raise InputError(
-            f"this model's tokenizer gives up on {what} ({first_line(error)}); its rules are broken: use another "
+            f"this model's tokenizer fails on {what} ({first_line(error)}); its rules are broken: use another "
             "tokenizer, or give ids"
         ) from None
 
@@ -315,7 +315,7 @@ def _check_tokens(ids: Sequence[int], what: str) -> None:
 
 
 def _check_decoded(text: str, what: str) -> str:
-    """Return what a tokenizer's decoder wrote; refuse it if it is too long."""
+    """Return what a tokenizer's decoder wrote; reject it if it is too long."""
     if len(text) > MOST_CHARACTERS:
         raise InputError(
             f"this model's tokenizer writes {len(text):,} characters for {what}, and at most {MOST_CHARACTERS:,} are "
@@ -329,7 +329,9 @@ def render_conversation(tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -
     try:
         json.dumps(list(messages))
     except TypeError as error:
-        raise InputError(f"the conversation holds what is no text: {error}; roles and contents are strings") from None
+        raise InputError(
+            f"the conversation contains something that is not text: {error}; roles and contents are strings"
+        ) from None
     try:
         with _stopped_after(TEMPLATE_SECONDS):
             text = str(tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True))
@@ -340,7 +342,7 @@ def render_conversation(tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -
             return text
         why = f"it makes {len(text):,} characters; at most {MOST_CHARACTERS:,} are read at once"
     raise InputError(
-        f"this model's chat template gives up on the conversation ({why}); its rules are broken: give text instead of "
+        f"this model's chat template fails on the conversation ({why}); its rules are broken: give text instead of "
         "messages"
     )
 

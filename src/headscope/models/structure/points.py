@@ -219,5 +219,5 @@ def module_of(model: OpenModel, stream: RecordedStream, point: Point) -> tuple[n
         )
     common = os.path.commonpath([path.replace(".", "/") for path in paths]).replace("/", ".")
     if not common.startswith(prefix + "."):
-        raise EditError(f"{str(point)!r}: what this layer writes beside attention is not the output of one module")
+        raise EditError(f"{str(point)!r}: what this layer writes apart from attention is not the output of one module")
     return model.model.get_submodule(common), False

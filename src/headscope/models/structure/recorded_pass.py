@@ -56,7 +56,7 @@ class RecordedPass:
 
     @cached_property
     def nbytes(self) -> int:
-        """Bytes of what the pass keeps beside the model's weights."""
+        """Bytes that the pass keeps in addition to the model's weights."""
         held: dict[int, int] = {}
         for node in ancestors(self.stream.ends()):
             if isinstance(node, SourceNode):
@@ -178,7 +178,7 @@ class RecordedPass:
     def _mlp_in(self, site: str, point: Point) -> Stream:
         reads = self._mlp_reads(site)
         if not reads:
-            raise ModelError(f"{str(point)!r}: no matrix of this layer beside attention reads the stream")
+            raise ModelError(f"{str(point)!r}: no matrix of this layer apart from attention reads the stream")
         return _rows(reads[0] if reads[0] in ancestors(self.stream.ends()) else before_norm(reads[0]))
 
     def _later(self, site: str) -> list[str]:
@@ -193,7 +193,7 @@ class RecordedPass:
         return source.dynamic and source.call == site and (source.path + ".").startswith(path + ".")
 
     def _mlp_reads(self, site: str) -> list[Node]:
-        """What matrices of the site's layer read of the stream, beside those of attention."""
+        """Return what matrices of the site's layer other than those of attention read of the stream."""
         layer = site.partition("@")[0].removesuffix(".cross")
         inside = tuple(f"{path}." for path, name in self.stream.layers.items() if name == layer)
         own = tuple(f"{path}." for path in self.stream.site_paths.values())
@@ -213,7 +213,7 @@ class RecordedPass:
                     writers = self.stream.writers(Route(op))
                     parts = [carried_part(w, op) for w in writers if any(source in wanted for source, _ in w.sources)]
                     return sum(parts[1:], parts[0]).reshape(-1, op.shape[-1])
-        raise ModelError(f"{site}: what it adds to the residual stream was not found: it does not join it by addition")
+        raise ModelError(f"{site}: what it adds to the residual stream was not found: it is not simply added")
 
 
 def _rows(node: Node) -> Stream:

@@ -74,7 +74,7 @@ class RecordedStream:
     _single: set[str] = field(default_factory=set)
 
     def node(self, site: str, side: Side) -> Node:
-        """The node of a site's q, k or v; refused with the reason where it is not a sum of writers."""
+        """The node of a site's q, k or v; raise an error with the reason if it is not a sum of writers."""
         reads = self.sites[site]
         if side in reads.refused:
             raise ModelError(

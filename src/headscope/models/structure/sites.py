@@ -225,7 +225,7 @@ POST_NORM = "a norm lies between W_O and the residual stream of {sites}; head pa
 
 
 def _not_run(model: nn.Module, traced: TracedPass, sites: set[str]) -> list[str]:
-    """Sub-models that took no part in the pass: the vision tower of a model that was given text alone."""
+    """Sub-models that took no part in the pass: the vision tower of a model that was given only text."""
     from transformers import PreTrainedModel
 
     ran = traced.ran | sites

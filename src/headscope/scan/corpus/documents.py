@@ -164,7 +164,9 @@ def _find_files(source: Any) -> list[Path] | None:
     """The files that a source names, sorted; None for standard input and for iterables of texts."""
     if isinstance(source, Sequence) and source and all(isinstance(item, Path) for item in source):
         if Path("-") in source:
-            raise InputError(f"- is standard input, and a corpus of its own; leave out the {len(source) - 1} others")
+            raise InputError(
+                f"- is standard input, and cannot be combined with files; leave out the {len(source) - 1} others"
+            )
         return [path for item in source for path in _find_files(item) or []]
     if not isinstance(source, str | Path):
         _check_iterable_of_texts(source)

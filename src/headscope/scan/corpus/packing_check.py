@@ -41,9 +41,10 @@ def choose_row_format(model: OpenModel, context: int) -> RowFormat:
     before, after = _added_tokens(model)
     alone = RowFormat(context, before, after, share_rows=False)
     if alone.document_tokens < MIN_TOKENS:
+        added = len(before) + len(after)
         raise InputError(
-            f"context={context} leaves fewer than {MIN_TOKENS} tokens for text beside the {len(before) + len(after)} "
-            f"tokens that the tokenizer adds; give at least {len(before) + len(after) + MIN_TOKENS}"
+            f"context={context} leaves fewer than {MIN_TOKENS} tokens for text on top of the {added} tokens that the "
+            f"tokenizer adds; give at least {added + MIN_TOKENS}"
         )
     restarts = FIRST_POSITIONS if "position_ids" in forward_parameters(model) else ()
     shared = (replace(alone, share_rows=True, first_position=first) for first in (*restarts, None))

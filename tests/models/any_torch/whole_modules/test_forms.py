@@ -47,7 +47,7 @@ def test_a_compiled_module_runs_uncompiled_while_it_is_open(make: type[nn.Module
 
 def test_torchscript_is_refused() -> None:
     scripted = torch.jit.trace(Vit().eval(), picture())
-    with pytest.raises(ModelError, match="is TorchScript, whose operations PyTorch shows to nobody"):
+    with pytest.raises(ModelError, match="is TorchScript, whose operations PyTorch does not show"):
         headscope.load(scripted, inputs=picture())
 
 

@@ -5,7 +5,6 @@ import {
   streamsOf,
   tokensOf,
   type Edge,
-  type HeadWhere,
   type Tile,
   type Importance,
   type Look,
@@ -21,6 +20,7 @@ import {
   type TokenCard,
   type Wanted,
 } from "../../source/source";
+import type { ClassShare } from "../head/where";
 import { type Place, type State } from "./address";
 import { Explaining } from "../why/explain.svelte";
 import { Settings } from "./settings.svelte";
@@ -46,7 +46,7 @@ export class Microscope extends PendingRequests {
   column = $state.raw<PatternLine | null>(null);
   attribution = $state.raw<Attribution | null>(null);
   prediction = $state.raw<Prediction | null>(null);
-  where = $state.raw<HeadWhere | null>(null);
+  where = $state.raw<{ look: string; head: string; shares: ClassShare[] } | null>(null);
   importance = $state.raw<Importance | null>(null);
   importanceError = $state(""); // why the heads' importance is not known
   roles = $state.raw<Roles | null>(null);

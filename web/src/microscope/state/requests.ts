@@ -2,6 +2,7 @@
 import { untrack } from "svelte";
 import { poolFor } from "../../draw/heat-map";
 import { messageOf, tokensOf, type Tile } from "../../source/source";
+import { divide } from "../head/where";
 import { WHOLE, type Microscope } from "./microscope.svelte";
 import type { PatternLine } from "./selection";
 
@@ -111,13 +112,13 @@ export function fetchPrediction(scope: Microscope): Undo {
 
 /** Where the head's attention goes, of a head whose queries are its keys. */
 export function fetchWhere(scope: Microscope): Undo {
-  const { look, here, source, whole, keys } = scope;
-  const self = here?.site.kind === "self" && here.site.queries === here.site.keys && keys.length > 1;
-  if (!look || look.media || !self || !whole || !source.where) return void (scope.where = null);
+  const { look, here, whole, length, tokens } = scope;
+  const self = here?.site.kind === "self" && here.site.queries === here.site.keys && length > 1;
+  if (!look || look.media || !self || !whole) return void (scope.where = null);
   return scope.fetch(
     "where",
-    (signal) => source.where!({ look: look.look, head: here.name }, signal),
-    (where) => (scope.where = where),
+    (signal) => scope.fetchWeights(look, here.name, [0, length], [0, length], 1, { signal }),
+    (tile) => (scope.where = { look: look.look, head: here.name, shares: divide(tokens, here.site.causal, tile) }),
   );
 }
 

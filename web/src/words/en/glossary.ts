@@ -94,7 +94,7 @@ const terms = {
   residual: {
     name: "Residual stream",
     forms: ["residual stream", "residual"],
-    says: "The vector that a token carries through the model. Every layer reads it and adds its output to it; nothing is replaced.",
+    says: "The vector of a token on its way through the model. Every layer reads it and adds its output to it; nothing is replaced.",
   },
   layer: {
     name: "Layer",

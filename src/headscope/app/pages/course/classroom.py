@@ -162,7 +162,7 @@ class Classroom:
 
     @property
     def teacher_cookie(self) -> str:
-        """Browsers share cookies between the ports of a machine, so each class's has a name of its own."""
+        """Return this class's cookie name: browsers share cookies between the ports of a machine."""
         return f"headscope-teacher-{hashlib.sha256(self.teacher.encode()).hexdigest()[:12]}"
 
     def is_teacher(self, key: str) -> bool:
@@ -263,7 +263,7 @@ class Classroom:
         """Show the page of the first student who agrees."""
         with self._lock:
             if not self.asking or self.shown is not None:
-                raise InputError("nobody is asked to show a page now, or another page is shown already")
+                raise InputError("no one is asked to show a page now, or another page is already shown")
             self.shown = page.address
 
     def stop_showing(self) -> None:
@@ -282,7 +282,7 @@ class Classroom:
         return out.getvalue()
 
     def end(self) -> None:
-        """Forget everything about the class, and let nobody else join with the old code."""
+        """Forget everything about the class, and let no one else join with the old code."""
         with self._lock:
             self._students.clear()
             self._left.clear()

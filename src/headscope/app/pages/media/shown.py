@@ -126,7 +126,7 @@ def media_info(look: Look, streams: Mapping[str, Sequence[Token]]) -> tuple[Medi
 
 
 def picture_of(look: Look) -> ShownPicture | str | None:
-    """The picture that a look's model has read; why it cannot be shown; None where there is none."""
+    """The picture that a look's model has read; why it cannot be shown; None if there is none."""
     return picture_read(look.prepared.inputs, _image_processor(look))
 
 
@@ -188,7 +188,7 @@ class HeadMap:
 
 
 def map_grid(look: Look, site: str) -> PatchGrid | None:
-    """The grid of patches among the keys of a site; None where its keys are no patches of a picture."""
+    """The grid of patches among the keys of a site; None where its keys are not patches of a picture."""
     keys = look.key_tokens(site)
     streams = token_streams(look).tokens
     name = next((name for name, tokens in streams.items() if tokens == keys), None)
@@ -202,7 +202,7 @@ def head_map(look: Look, head: str | Head, query: int | str | None = None) -> He
     if grid is None:
         mapped = [site for site in look.sites if map_grid(look, site) is not None]
         other = f"; {', '.join(mapped)} read patches" if mapped else ""
-        raise InputError(f"the keys of {found.site} are no patches of a picture{other}")
+        raise InputError(f"the keys of {found.site} are not patches of a picture{other}")
     queries = look.query_tokens(found.site)
     place = default_query(queries) if query is None else _position(queries, query)
     if place is None:
@@ -233,8 +233,8 @@ def _position(queries: tuple[Token, ...], query: int | str) -> int:
         if len(places) == 1:
             return places[0]
         if not query.lstrip("-").isdigit():
-            where = f"at positions {places}; give one of them" if places else "nowhere among the queries"
-            raise InputError(f"{query!r} stands {where}; they begin with {queries[0].text!r}")
+            where = f"occurs at positions {places}; give one of them" if places else "is not among the queries"
+            raise InputError(f"{query!r} {where}; they begin with {queries[0].text!r}")
         query = int(query)
     if not -len(queries) <= query < len(queries):
         raise InputError(f"position {query}: there are {len(queries)} queries, 0–{len(queries) - 1}")

@@ -17,7 +17,7 @@ HIDDEN = tl.constexpr(-1e38)  # a masked score: below LOWEST, and finite too
 
 @triton.jit
 def _base2(dots, scale, softcap, HAS_SOFTCAP: tl.constexpr):
-    """Compute scores in base 2 from dot products. ``scale`` includes log2(e), and 1/softcap where there is one."""
+    """Compute scores in base 2 from dot products. ``scale`` includes log2(e), and 1/softcap if there is one."""
     if HAS_SOFTCAP:
         return softcap * (1.0 - 2.0 / (tl.math.exp2(dots * scale) + 1.0))
     return dots * scale

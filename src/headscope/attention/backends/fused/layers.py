@@ -52,7 +52,7 @@ def refuse_layer(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> str | None:
 
 
 def attend_within(q: Tensor, k: Tensor, v: Tensor, scores: Scores, visible: Intervals) -> Tensor:
-    """Compute z alone, each row over its interval of keys. ``scores`` is bound; its mask is not read."""
+    """Compute only z, each row over its interval of keys. ``scores`` is bound; its mask is not read."""
     with on_gpu_of(q):
         return attend(KernelInputs.prepare(q, k, v, scores, visible), frozenset()).output
 

@@ -84,7 +84,7 @@ class Batch:
         return {"input_ids": self.ids}
 
     def task_positions(self) -> Int[Tensor, " position"]:
-        """The positions whose logits the task needs, in order; the first alone where there is no task."""
+        """The positions whose logits the task needs, in order; the first alone if there is no task."""
         if self.logit_difference is not None:
             return self.logit_difference.position.unique()  # type: ignore[no-untyped-call,no-any-return]
         if self.task_rows is None:

@@ -103,7 +103,7 @@ def scattered(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
 
 
 def separated(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
-    """Plain sentences with their punctuation; random tokens among the given separators where there is no text."""
+    """Make plain sentences with punctuation; without text, random tokens among the given separators."""
     ids = _text(vocabulary, count, seed) if vocabulary.reads_text else _interspersed(vocabulary, count, seed)
     is_separator = vocabulary.is_separator(ids)
     position = torch.arange(ids.shape[1]).expand_as(ids)

@@ -14,7 +14,7 @@ TOLERANCE = 0.005
 
 
 def readings(text: str) -> list[float]:
-    """Every number that a typed text may mean; none where it is no number.
+    """Every number that a typed text may mean; none if it is not a number.
 
     A comma is a decimal sign in 0,3 and separates thousands in 1,200; where it could be either, both are meant.
     """
@@ -29,7 +29,7 @@ def readings(text: str) -> list[float]:
 
 
 def means(text: str, wanted: str) -> bool | None:
-    """Whether a typed text means the same number as another; None where it is no number."""
+    """Whether a typed text means the same number as another; None if it is not a number."""
     values = readings(text)
     if not values:
         return None

@@ -2,7 +2,7 @@
 export default {
   title: "Puzzles",
   intro:
-    "Each puzzle is a small model. A few of its heads have a job, and the others are random. Find out with the microscope which head does what, say it, and be told. Every time you open a level, the model is new.",
+    "Each puzzle is a small model. A few of its heads have a task, and the others are random. Find out with the microscope which head does what, say it, and be told. Every time you open a level, the model is new.",
   week: "Puzzle of the week",
   weekSays: "the same for everyone until Sunday",
   open: "Open",
@@ -21,7 +21,7 @@ export default {
   ],
   level: (level: number) => `Puzzle, level ${level}`,
   task: (jobs: number, heads: number) =>
-    `${jobs} of ${heads} heads ${jobs === 1 ? "has" : "have"} a job. Choose a head, look at its pattern, also on a text of your own from these words, and say what it attends to. A head with nothing to find attends to the first token.`,
+    `${jobs} of ${heads} heads ${jobs === 1 ? "has" : "have"} a job. Choose a head, look at its pattern, also on your own text made of these words, and say what it attends to. A head with nothing to find attends to the first token.`,
   head: "Head",
   looks: "attends to",
   choose: "choose a job",

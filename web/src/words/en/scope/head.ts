@@ -16,8 +16,27 @@ export default {
 
   where: {
     title: "Where it looks",
-    onThisText: "all its attention on this text; each key counts once",
+    onThisText: "on this text; grey: by distance alone",
+    blind: "What a head with the same mean weight at each distance, blind to what the tokens are, would give.",
+    notCounted: (name: string) => `${name} not counted above`,
     rest: (classes: number) => (classes === 1 ? "one other class" : `${classes} other classes`),
+    classes: {
+      first: "first token",
+      itself: "the token itself",
+      followed: (causal: boolean) => `the token that followed ${causal ? "an earlier" : "another"} copy`,
+      copy: (causal: boolean) => `${causal ? "an earlier" : "another"} copy`,
+      previous: "the previous token",
+      near: "2 to 4 tokens back",
+      next: "the next token",
+      nearAhead: "2 to 4 tokens ahead",
+      special: "a special token",
+      end: "an end of a sentence or line",
+      signs: "other punctuation",
+      far: "elsewhere, 5 to 16 tokens away",
+      farther: "elsewhere, 17 to 64 tokens away",
+      farthest: "elsewhere, farther away",
+      sink: "learned sink",
+    },
   },
 
   scores: {
