@@ -35,5 +35,5 @@ def test_limits_of_the_server_are_those_of_the_page_on_security(said: str) -> No
 
 def test_shares_of_the_queue_are_those_of_the_page_on_reliability() -> None:
     assert (fair_queue.LONG_AT_ONCE, 1 / fair_queue.SHARE, clients.NEW_PER_SECOND) == (4, 8, 1)
-    assert "At most four long readings of a model have begun" in words("reliability.md")
+    assert "At most four long requests to a model have begun" in words("reliability.md")
     assert "long ones get an eighth of the time that these take" in words("reliability.md")
