@@ -33,9 +33,7 @@ def hidden(number: int, seed: int) -> tuple[Any, dict[str, str]]:
     """A model whose heads are known, and the roles of those that have a job; none after its weights were shuffled."""
     rules = list(JOBS)
     program = Program(f"hidden {number}", (rules[number % len(rules)], rules[(number // len(rules) + 1) % len(rules)]))
-    options = CompileOptions(
-        seed=seed + number, decoys=3, decoy_sharpness=(0.5, 1.5, 4.0)[number % 3], mlp=number % 2 == 1
-    )
+    options = CompileOptions(seed=seed + number, decoys=3, decoy_sharpness=(0.5, 1.5, 4.0)[number % 3])
     made = compile_program(program, options)
     if number >= PROGRAMS:
         generator = torch.Generator().manual_seed(seed + number)

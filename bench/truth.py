@@ -30,7 +30,7 @@ ROLES = {"previous token": "previous token", "after a copy": "induction", "copie
 
 
 def models(quick: bool, first_seed: int) -> Iterator[tuple[Program, CompileOptions]]:
-    """Every selector alone and every program: rotated, noisy, beside decoys of several sharpnesses, some with MLPs."""
+    """Every selector alone and every program: rotated, noisy, beside decoys of several sharpnesses."""
     programs = [*(Program(rule, (rule,)) for rule in SELECTORS), *PROGRAMS.values()]
     for seed, program in enumerate(programs[:: 8 if quick else 1], first_seed):
         yield (
@@ -39,7 +39,6 @@ def models(quick: bool, first_seed: int) -> Iterator[tuple[Program, CompileOptio
                 seed=seed,
                 decoys=2,
                 decoy_sharpness=(0.5, 1.5, 4.0)[seed % 3],
-                mlp=seed % 2 == 1,
                 noise=(0.02, 0.03)[seed % 2],
             ),
         )

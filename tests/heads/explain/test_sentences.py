@@ -46,7 +46,7 @@ NAME = r"(head \d+\.\d+|MLP \d+|the embedding|the position embedding|the head's 
 def opened(request: pytest.FixtureRequest) -> Iterator[tuple[str, Scope]]:
     with ExitStack() as stack:
         if request.param == "compiled":
-            made = compile_program(PROGRAMS["look up a name"], CompileOptions(context=64, mlp=True))
+            made = compile_program(PROGRAMS["look up a name"], CompileOptions(context=64))
             scope = stack.enter_context(headscope.load(made.model, tokenizer=made.tokenizer))
         else:
             scope = stack.enter_context(headscope.load(dtype=torch.float32))
@@ -173,7 +173,7 @@ def main(m: Measured, most: str, part: str, name: str, attended: str) -> None:
     assert key == quoted(m.tokens[at])
     assert to == ("that token itself" if strongest == at else quoted(m.tokens[strongest]))
     assert where == (
-        None if strongest == at else {at - 1: ", the token before it", 0: ", the first token"}.get(strongest)
+        None if strongest == at else {0: ", the first token", at - 1: ", the token before it"}.get(strongest)
     )
     assert percent_is(weight, float(m.look.pattern(name.removeprefix("head "))[at, strongest]))
 

@@ -167,7 +167,7 @@ def kinds_by_hand(ids: list[int], texts: list[str], i: int, j: int) -> set[str]:
 def test_every_part_of_a_sentence_is_measured_by_hand(how: str) -> None:
     with ExitStack() as stack:
         if how == "compiled":
-            made = compile_program(PROGRAMS["look up a name"], CompileOptions(context=64, mlp=True))
+            made = compile_program(PROGRAMS["look up a name"], CompileOptions(context=64))
             scope = stack.enter_context(headscope.load(made.model, tokenizer=made.tokenizer))
         else:
             scope = stack.enter_context(headscope.load(dtype=torch.float32))

@@ -83,16 +83,6 @@ def test_rotation_hides_the_weights_and_changes_no_pattern() -> None:
     assert torch.allclose(patterns[0], patterns[1], atol=1e-3)
 
 
-def test_an_mlp_computes_the_classes_that_later_heads_read() -> None:
-    compiled = compile_program(PROGRAMS["count digits"], CompileOptions(mlp=True, noise=0.0, decoys=0))
-    assert list(compiled.truth.values()) == [None, "digits"]
-    ids = sample_texts(1, 60)[0]
-    digits = torch.tensor([VOCABULARY[token] in CLASSES["digits"] for token in ids])
-    with headscope.load(compiled.model, compiled.tokenizer) as scope:
-        pattern = scope.look(ids).pattern("1.0")
-    assert float(pattern[-1][digits].sum()) > 0.99
-
-
 def test_roles_find_every_job_and_leave_decoys_unnamed() -> None:
     compiled = compile_program(PROGRAMS["key and value"], CompileOptions(seed=1, decoy_sharpness=3.0))
     with headscope.load(compiled.model, compiled.tokenizer) as scope:

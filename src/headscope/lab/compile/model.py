@@ -7,16 +7,15 @@ from dataclasses import dataclass
 
 import torch
 from tokenizers import Tokenizer
-from torch import Tensor, nn
+from torch import Tensor
 
 from headscope.errors import InputError
 from headscope.lab.compile.programs import Program
 from headscope.lab.compile.selectors import N_WORDS, QueryKey, ResidualLayout, Selector, offset
-from headscope.lab.compile.words import CLASSES, IDS, word_tokenizer
-from headscope.lab.teach.tiny_transformer import TinyBlock, TinyConfig, TinyTransformer
+from headscope.lab.compile.words import word_tokenizer
+from headscope.lab.teach.tiny_transformer import TinyConfig, TinyTransformer
 
 LOGIT_GAP = 10.0
-MLP_GAIN = 8.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +30,6 @@ class CompileOptions:
     rotate: bool = True
     noise: float = 0.03
     """Length of a random vector added to the embedding of every token and position, which have length 1."""
-    mlp: bool = False
-    """Let an MLP after the first layer compute classes of tokens, for heads of the second to read."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -63,7 +60,7 @@ class _Job:
 def compile_program(program: Program, options: CompileOptions | None = None) -> Compiled:
     """Make the model of a program. ``headscope.load(compiled.model, compiled.tokenizer)`` opens it."""
     options = options or CompileOptions()
-    layout = ResidualLayout(options.context, options.mlp)
+    layout = ResidualLayout(options.context)
     layers = _layers(program.selectors, layout)
     n_heads = max(map(len, layers)) + options.decoys
     model = _empty(layout, len(layers), n_heads)
@@ -76,16 +73,14 @@ def compile_program(program: Program, options: CompileOptions | None = None) -> 
             truth[f"{layer}.{head}"] = None if job is None else job.selector.rule
             matrices = _decoy(layout, options, generator) if job is None else _matrices(layout, job)
             _set_head(model, layer, head, matrices)
-    if options.mlp:
-        _set_mlp(model, layout)
     _hide(model, options, generator)
     ordered = {head: truth[head] for head in sorted(truth)}
     return Compiled(program, model.eval(), word_tokenizer(), ordered)
 
 
 def _layers(selectors: Sequence[Selector], layout: ResidualLayout) -> list[list[_Job]]:
-    """The heads of each layer: those that read notes or computed classes come second, after those that write them."""
-    late = [each for each in selectors if each.needs or (layout.mlp and each.reads_class)]
+    """The heads of each layer: those that read notes come second, after those that write them."""
+    late = [each for each in selectors if each.needs]
     early = [each for each in selectors if each not in late]
     notes = sorted({step for each in late for step in each.needs})
     names = {1: "previous token", 2: "2 back"}
@@ -99,7 +94,7 @@ def _empty(layout: ResidualLayout, n_layers: int, n_heads: int) -> TinyTransform
     """All weights zero but embeddings and the unembedding of the answer."""
     config = TinyConfig(
         vocabulary=N_WORDS, context=layout.context, d_model=layout.d_model, n_layers=n_layers, n_heads=n_heads,
-        d_head=layout.d_head, d_ff=len(CLASSES) if layout.mlp else 0,
+        d_head=layout.d_head,
     )  # fmt: skip
     model = TinyTransformer(config)
     for weight in model.parameters():
@@ -141,26 +136,6 @@ def _set_head(model: TinyTransformer, layer: int, head: int, matrices: Matrices)
     attention.o_proj.weight[:, rows] = output.T
 
 
-def _set_mlp(model: TinyTransformer, layout: ResidualLayout) -> None:
-    """One hidden unit per class: GELU of ±4 is 4 or nearly 0."""
-    up, down = _mlp(model)
-    for unit, words in enumerate(CLASSES.values()):
-        for word in words:
-            up.weight[unit, layout.token.start + IDS[word]] = MLP_GAIN
-        down.weight[layout.classes.start + unit, unit] = 2 / MLP_GAIN
-    up.bias.fill_(-MLP_GAIN / 2)
-
-
-def _mlp(model: TinyTransformer, layer: int = 0) -> tuple[nn.Linear, nn.Linear]:
-    block = model.blocks[layer]
-    assert isinstance(block, TinyBlock)
-    assert isinstance(block.ffn, nn.Sequential)
-    up, down = block.ffn[0], block.ffn[2]
-    assert isinstance(up, nn.Linear)
-    assert isinstance(down, nn.Linear)
-    return up, down
-
-
 def _hide(model: TinyTransformer, options: CompileOptions, generator: torch.Generator) -> None:
     """Rotate the residual stream at random, which changes no output, and add noise to the embeddings."""
     d_model = model.config.d_model
@@ -172,13 +147,6 @@ def _hide(model: TinyTransformer, options: CompileOptions, generator: torch.Gene
     model.unembedding.weight.copy_(model.unembedding.weight @ turn)
     for layer in range(model.config.n_layers):
         attention = model.attention(layer)
-        readers, writers = [attention.q_proj, attention.k_proj, attention.v_proj], [attention.o_proj]
-        if options.mlp:
-            up, down = _mlp(model, layer)
-            readers.append(up)
-            writers.append(down)
-            down.bias.copy_(down.bias @ turn)
-        for reader in readers:
+        for reader in (attention.q_proj, attention.k_proj, attention.v_proj):
             reader.weight.copy_(reader.weight @ turn)
-        for writer in writers:
-            writer.weight.copy_(turn.T @ writer.weight)
+        attention.o_proj.weight.copy_(turn.T @ attention.o_proj.weight)

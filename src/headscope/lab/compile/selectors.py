@@ -37,8 +37,6 @@ class Selector:
     rule: str
     make: Callable[[ResidualLayout], QueryKey]
     needs: tuple[int, ...] = ()
-    reads_class: bool = False
-    """Whether it reads a class that an MLP may have computed."""
 
 
 def offset(rule: str, steps: int) -> Selector:
@@ -77,13 +75,10 @@ def class_of(name: str, *, near: float | None = None, last: bool = False) -> Sel
     def make(layout: ResidualLayout) -> QueryKey:
         slope = LATER if last else 0.0 if near is None else 1 / near
         sharp = SHARP + slope * layout.context
-        if layout.mlp:
-            wanted = sharp * layout.read(layout.class_mark(name), torch.ones(1, 1))
-        else:
-            wanted = layout.read(layout.token, sharp * _class(CLASSES[name]))
+        wanted = layout.read(layout.token, sharp * _class(CLASSES[name]))
         return _resting(layout, _ones(layout), wanted + _later(layout, slope), sharp - SHARP / 2)
 
-    return Selector(rule, make, reads_class=True)
+    return Selector(rule, make)
 
 
 def same_token(rule: str, note: int | None = None, *, last: bool = False) -> Selector:
@@ -184,12 +179,10 @@ N_NOTES = 2
 class ResidualLayout:
     """Slices of the residual stream.
 
-    One-hot token and position, a constant 1, classes computed by an MLP, notes of the first layer, the answer.
+    One-hot token and position, a constant 1, notes of the first layer, the answer.
     """
 
     context: int = 128
-    mlp: bool = False
-    """Whether an MLP computes classes of tokens, for later heads to read."""
 
     @property
     def token(self) -> slice:
@@ -203,18 +196,9 @@ class ResidualLayout:
     def one(self) -> slice:
         return slice(self.position.stop, self.position.stop + 1)
 
-    @property
-    def classes(self) -> slice:
-        return slice(self.one.stop, self.one.stop + len(CLASSES))
-
-    def class_mark(self, name: str) -> slice:
-        """The dimension that an MLP sets to 1 for tokens of a class."""
-        start = self.classes.start + list(CLASSES).index(name)
-        return slice(start, start + 1)
-
     def note(self, number: int) -> slice:
         """What heads of the first layer write for later ones to read: a token."""
-        start = self.classes.stop + number * N_WORDS
+        start = self.one.stop + number * N_WORDS
         return slice(start, start + N_WORDS)
 
     @property
