@@ -1712,7 +1712,7 @@ export interface components {
         };
         /**
          * ExampleHead
-         * @description One head: its question in words, W_Q and W_K, and given attention weights (``scorecard``).
+         * @description One head: its question in words, and given attention weights (``scorecard``).
          */
         ExampleHead: {
             /** Asks */
@@ -1721,10 +1721,6 @@ export interface components {
             scorecard: {
                 [key: string]: number;
             };
-            /** W K */
-            W_K: (number)[][];
-            /** W Q */
-            W_Q: (number)[][];
         };
         /**
          * FilmMoment
@@ -3466,20 +3462,6 @@ export interface components {
          * @description Every number of the example; ``reader`` is the query token, the other words are keys.
          */
         WorkedExample: {
-            /**
-             * Features
-             * @default [
-             *       "living",
-             *       "place",
-             *       "link",
-             *       "verb",
-             *       "state",
-             *       "pronoun",
-             *       "subject",
-             *       "late"
-             *     ]
-             */
-            features: string[];
             /** Heads */
             heads?: components["schemas"]["ExampleHead"][];
             /**
@@ -3498,10 +3480,6 @@ export interface components {
             };
             /** W O */
             W_O?: (number)[][];
-            /** X */
-            x?: {
-                [key: string]: (number)[];
-            };
         };
         /**
          * WorksheetTask
