@@ -3,8 +3,8 @@
 Five documents, one of which holds each possible answer; the source is the one that holds the answer that the model
 gives itself. Named by hiding (`scope.sources`), by attention (mean of all heads), and by one backward pass (gradient of
 the answer with respect to the odds of all arrows into a document). Kinds of cases: shuffled facts about people, colours
-of things and places, contradictions, distractors that name the asked person, numbers, yes or no, and one document in
-the middle of some 1,500 tokens.
+of things and places, contradictions, distractors that name the asked person, numbers, yes or no, and the answer in the
+middle of some 1,500 tokens. With --cost: memory and processor time for ten documents of 2,000 tokens together.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ import torch
 from measure import machine
 
 from headscope.heads.explain.carriers import slopes
-from headscope.heads.explain.sources import Sources
+from headscope.heads.explain.sources import LEAST, Sources
 from headscope.scope import Scope, load
 
 RESULTS = Path(__file__).parent / "results" / "sources-cpu.json"
@@ -33,7 +34,6 @@ CITIES = ["Paris", "London", "Berlin", "Rome", "Madrid", "Vienna", "Tokyo", "Bos
 FOODS = ["bread", "rice", "soup", "fish", "cheese", "apples"]
 COLOURS = ["red", "blue", "green", "white", "black", "yellow", "brown"]
 THINGS = ["door", "gate", "boat", "lamp", "coat", "chair", "bridge"]
-NUMBERS = ["two", "three", "four", "five", "six", "seven", "eight", "nine"]
 ROOMS = ["kitchen", "garden", "library", "cellar", "attic", "office"]
 FILL = (
     "The house was old and the garden was full of flowers. In the morning the sun came through the window and the "
@@ -55,16 +55,31 @@ class Case:
         return FIRST + "\n".join((*self.documents, self.question))
 
 
-def facts(draw: random.Random, contradiction: bool = False, fill: str = "", count: int = 5) -> Case:
-    people, cities, asked = draw.sample(PEOPLE, count), draw.sample(CITIES, count), draw.randrange(count)
+def facts(draw: random.Random, contradiction: bool = False) -> Case:
+    people, cities, asked = draw.sample(PEOPLE, 5), draw.sample(CITIES, 5), draw.randrange(5)
     if contradiction:
-        people[draw.choice([each for each in range(count) if each != asked])] = people[asked]
+        people[draw.choice([each for each in range(5) if each != asked])] = people[asked]
     documents = [
-        f"{who} likes {draw.choice(FOODS)}. {fill}{who} lives in the city of {city}, near the park. {fill}".strip()
+        f"{who} likes {draw.choice(FOODS)}. {who} lives in the city of {city}, near the park."
         for who, city in zip(people, cities, strict=True)
     ]
     question = f"Question: In which city does {people[asked]} live? Answer: {people[asked]} lives in the city of"
-    return Case("contradiction" if contradiction else "long" if fill else "facts", documents, cities, question)
+    return Case("contradiction" if contradiction else "facts", documents, cities, question)
+
+
+def middle(draw: random.Random, fill: str = FILL) -> Case:
+    """Ten long documents; the asked person's is in the middle, and one other says where its person lives."""
+    people, asked = draw.sample(PEOPLE, 10), draw.randrange(3, 7)
+    answers = [""] * 10
+    answers[asked], answers[draw.choice([each for each in range(10) if each != asked])] = draw.sample(CITIES, 2)
+    documents = [
+        f"{who} likes {draw.choice(FOODS)}. {fill}{who} "
+        + (f"lives in the city of {city}, near the park. " if city else "works in a shop, near the park. ")
+        + fill.strip()
+        for who, city in zip(people, answers, strict=True)
+    ]
+    question = f"Question: In which city does {people[asked]} live? Answer: {people[asked]} lives in the city of"
+    return Case("middle", documents, answers, question)
 
 
 def colours(draw: random.Random) -> Case:
@@ -95,9 +110,14 @@ def distractors(draw: random.Random) -> Case:
 
 
 def numbers(draw: random.Random) -> Case:
-    people, found, asked = draw.sample(PEOPLE, 5), draw.sample(NUMBERS, 5), draw.randrange(5)
+    people, found, asked = (
+        draw.sample(PEOPLE, 5),
+        [str(each) for each in draw.sample(range(2, 40), 5)],
+        draw.randrange(5),
+    )
     documents = [
-        f"{a} lives near the station. {a} has {b} cats and likes them." for a, b in zip(people, found, strict=True)
+        f"{a} lives near the station. The number of cats of {a} is {b}, and they are white."
+        for a, b in zip(people, found, strict=True)
     ]
     question = f"Question: How many cats does {people[asked]} have? Answer: The number of cats of {people[asked]} is"
     return Case("numbers", documents, found, question)
@@ -117,25 +137,24 @@ def yes_or_no(draw: random.Random) -> Case:
 
 
 KINDS: list[tuple[Callable[[random.Random], Case], int]] = [
-    (facts, 16), (colours, 10), (lambda draw: facts(draw, contradiction=True), 10), (distractors, 8), (numbers, 6),
-    (yes_or_no, 6), (lambda draw: facts(draw, fill=FILL, count=10), 4),
+    (facts, 12), (colours, 10), (lambda draw: facts(draw, contradiction=True), 10), (distractors, 8), (numbers, 8),
+    (yes_or_no, 8), (middle, 4),
 ]  # fmt: skip
 
 
 def by_gradient(found: Sources) -> list[float]:
     """What one backward pass says that each document is worth."""
-    return slopes(found.reader, list(found.spans.values()), 0).sum(1).tolist()
+    return [float(parts.sum()) for parts, _ in slopes(found.reader, list(found.spans.values()), 0)]
 
 
 def measure(scope: Scope, case: Case) -> dict[str, Any]:
     """One case; without a source where not exactly one document holds what the model says."""
-    said = scope.look(case.prompt).predictions(count=1)[0].token.text
+    start = time.process_time()
+    found = scope.sources(case.documents, case.prompt)
+    seconds, said = time.process_time() - start, found.answers[0]
     holders = [at for at, answer in enumerate(case.answers) if answer and answer == said.strip()]
     if len(holders) != 1:
         return {"kind": case.kind, "said": said, "source": None}
-    start = time.process_time()
-    found = scope.sources(case.documents, case.prompt, answer=said)
-    seconds = time.process_time() - start
     named = {
         "hiding": found.effects[:, 0].tolist(), "attention": found.attention.tolist(), "gradient": by_gradient(found)
     }  # fmt: skip
@@ -143,6 +162,7 @@ def measure(scope: Scope, case: Case) -> dict[str, Any]:
         "kind": case.kind, "said": said, "source": holders[0], "tokens": len(found.reader.tokens),
         "passes": found.passes, "seconds": round(seconds, 2), "used": [number - 1 for number in found.used],
         "null": round(found.null(1 + holders[0]), 3),
+        "all hidden": None if found.bare is None else round(float(found.whole[0] - found.bare[0]), 3),
         "named": {by: [round(each, 4) for each in values] for by, values in named.items()},
     }  # fmt: skip
 
@@ -168,7 +188,32 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     found["the source is among those called used"] = (
         f"{sum(row['source'] in row['used'] for row in asked)} of {len(asked)}"
     )
+    quiet = [row for row in asked if row["source"] not in row["used"]]
+    found["of the others, without all documents the answer is at least half as likely"] = (
+        f"{sum((row['all hidden'] or 0.0) <= LEAST for row in quiet)} of {len(quiet)}"
+    )
     return found
+
+
+def cost(scope: Scope) -> dict[str, Any]:
+    """What ten documents of 2,000 tokens together take: processor time in passes, and the most memory ever held."""
+
+    def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+        start = time.process_time()
+        return work(), time.process_time() - start
+
+    case = middle(random.Random(0), FILL + FILL[:80])
+    inputs = scope.model.prepare(case.prompt).inputs
+    _, forward = timed(torch.no_grad()(lambda: scope.model.run(inputs)))
+    found, all_documents = timed(lambda: scope.sources(case.documents, case.prompt))
+    carried, carriers = timed(lambda: found.heads(1 + int(found.effects[:, 0].argmax())))
+    return {
+        "documents": len(case.documents), "tokens": len(found.reader.tokens), "passes": found.passes,
+        "of them controls": sum(map(len, found.controls.values())), "seconds per pass": round(forward, 2),
+        "documents in passes": round(all_documents / forward, 2), "carriers in passes": round(carriers / forward, 2),
+        "peak gigabytes": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2),
+        "carriers": {"together": round(carried.together, 2), "everything": round(carried.everything, 2)},
+    }  # fmt: skip
 
 
 def _ranks(a: list[float], b: list[float]) -> float:
@@ -180,12 +225,18 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--cases", type=int, default=60)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--cost", action="store_true", help="measure the cost, and leave the cases as they are")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     torch.set_num_threads(1)
     draw, rows = random.Random(given.seed), []
     cases = [make(draw) for make, count in KINDS for _ in range(count)]
     with load(given.model) as scope:
+        if given.cost:
+            found = {"model": given.model, **cost(scope), "machine": machine()}
+            given.out.with_name("sources-cost-cpu.json").write_text(json.dumps(found, indent=1) + "\n")
+            print(json.dumps(found, indent=1))
+            return
         for case in cases[: given.cases]:
             rows.append(measure(scope, case))
             print(json.dumps(rows[-1])[:240], flush=True)

@@ -1238,13 +1238,17 @@ export interface components {
         };
         /**
          * Carrier
-         * @description A head, and its estimated part of a document's effect in nats.
+         * @description A head, its estimated part of a document's effect in nats, and its arrow with the largest part.
          */
         Carrier: {
             /** Estimated */
             estimated: number;
             /** Head */
             head: string;
+            /** Key */
+            key: number;
+            /** Query */
+            query: number;
         };
         /**
          * CarriersRequest
@@ -1257,6 +1261,12 @@ export interface components {
             documents: string[];
             /** Expected */
             expected?: string | null;
+            /**
+             * Pairs
+             * @description hide documents that were not used two at a time too
+             * @default false
+             */
+            pairs: boolean;
             /** Question */
             question: string;
         };
@@ -3091,6 +3101,12 @@ export interface components {
             documents: string[];
             /** Expected */
             expected?: string | null;
+            /**
+             * Pairs
+             * @description hide documents that were not used two at a time too
+             * @default false
+             */
+            pairs: boolean;
             /** Question */
             question: string;
         };
@@ -3103,6 +3119,15 @@ export interface components {
             answers: components["schemas"]["Answer"][];
             /** Documents */
             documents: components["schemas"]["DocumentEffect"][];
+            /**
+             * Pairs
+             * @description two documents, the answer's probability without both
+             */
+            pairs: [
+                number,
+                number,
+                number
+            ][];
             /** Passes */
             passes: number;
             /** Prompt */

@@ -169,6 +169,10 @@ def sources(
     ] = None,
     expected: Annotated[str | None, typer.Option(help="Another answer to measure, with its leading space.")] = None,
     carriers: Annotated[int | None, typer.Option(help="Show the heads that carry the document of this number.")] = None,
+    within: Annotated[int | None, typer.Option(help="Measure the sentences of the document of this number.")] = None,
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="Hide documents that were not used two at a time too.")
+    ] = False,
     as_json: options.AsJson = False,
     brief: options.Brief = False,
 ) -> None:
@@ -185,11 +189,18 @@ def sources(
         texts += [passage.text.strip() for passage in Corpus(each)] if stored else [each]
     with load(model) as scope:
         found = scope.sources(texts, question, answer, expected)
+        found = found if within is None else found.within(within)
         carried = None if carriers is None else found.heads(carriers)
+        both = [{"documents": pair, "effect": nats} for pair, nats in (found.pairs() if pairs else {}).items()]
     if brief:
         show_json(found.to_short())
-        return
-    if as_json:
-        show_json(found.to_dict() | ({} if carried is None else {"heads": carried.table().to_pylist()}))
-        return
-    typer.echo(str(found) if carried is None else f"{found}\n\n{carried}")
+    elif as_json:
+        more = ({"pairs": both} if pairs else {}) | ({} if carried is None else {"heads": carried.table().to_pylist()})
+        show_json(found.to_dict() | more)
+    else:
+        lines = [
+            f"{first} and {second} hidden: {each['effect']:+.2f}"
+            for each in both
+            for first, second in [each["documents"]]
+        ]
+        typer.echo("\n".join((str(found), *lines, *(() if carried is None else ("", str(carried))))))

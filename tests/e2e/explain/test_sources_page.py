@@ -33,8 +33,15 @@ def test_page_shows_what_python_measures_hides_a_document_and_names_its_heads(br
         first = found.heads(1).heads[0]
         expect(page.locator(".carriers a").first).to_have_text(str(first))
         assert serious_violations(page) == []
+        query, key = found.heads(1).arrows[0]
         page.locator(".carriers a").first.click()
         expect(page.get_by_role("heading", name=f"Head {first}")).to_be_visible(timeout=60_000)
+        expect(page.get_by_text(f"(position {query}), head {first} gives")).to_contain_text(f"(position {key})")
+        page.goto(f"{address}#sources")
+        page.get_by_role("button", name="Which sentence?").first.click()
+        expect(page.locator(".t")).to_have_text(["Anna has a red hat and a small dog.", "Anna lives in the tower."])
+        page.get_by_role("button", name="Hide two at a time").click()
+        expect(page.locator(".verdict").locator("visible=true")).to_contain_text("No two of them together")
         page.goto(f"{address}#sources")
         fits(page, 390)
         page.close()

@@ -147,6 +147,10 @@ def test_carriers_add_up_and_beat_random_heads(scope: Scope, found: Sources) -> 
     lost = float(found.whole[0]) - float(logits[scope.look("a").token_id(" river")])
     assert lost == pytest.approx(carried.together, abs=1e-4)
     assert carried.matrix().shape == (8, 8)
+    span = found.spans[3]
+    assert all(query >= span.stop and key in span for query, key in carried.arrows)
+    query, key = carried.arrows[0]
+    assert scope.look(found.prompt).weights(carried.heads[0])[query, key] > 0.2
     assert str(carried.heads[0]) in str(carried)
 
 
@@ -157,6 +161,21 @@ def test_pair_of_documents_that_say_the_same_is_found(scope: Scope) -> None:
     if 1 not in found.used and 3 not in found.used:
         assert next(iter(pairs)) == (1, 3)
     assert all(found.used.count(number) == 0 for pair in pairs for number in pair)
+
+
+def test_answer_that_no_document_carries_is_measured_without_all_of_them(scope: Scope) -> None:
+    found = scope.sources([DOCUMENTS[0], DOCUMENTS[3]], "The horse drank at the", " gate")
+    assert (found.used, scope.sources(DOCUMENTS, QUESTION).bare) == ([], None)
+    both = [position for span in found.spans.values() for position in span]
+    with scope.edit(headscope.hide(both)):
+        logits = scope.look(found.prompt).logits[-1].double().log_softmax(-1)
+    assert found.bare is not None
+    assert float(found.bare[0]) == pytest.approx(float(logits[scope.look("a").token_id(" gate")]), abs=1e-4)
+    shares = [
+        f"{math.exp(float(each[0])):.0%}" if each[0] > math.log(0.01) else "under 1%"
+        for each in (found.bare, found.whole)
+    ]
+    assert f"With all of them hidden, it has {shares[0]} instead of {shares[1]}." in found.sentences()
 
 
 def test_sentences_of_a_document_are_measured_a_level_down(scope: Scope) -> None:

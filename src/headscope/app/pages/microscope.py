@@ -278,7 +278,7 @@ class Session:
         return explain.patch_texts(self._open(asked.look).look, self._open(asked.corrupted).look, asked)
 
     def sources(self, asked: SourcesRequest) -> SourcesResponse:
-        return shown_sources(self._sources(asked))
+        return shown_sources(self._sources(asked), pairs=asked.pairs)
 
     def carriers(self, asked: CarriersRequest) -> CarriersResponse:
         return shown_carriers(self._sources(asked).heads(asked.document))

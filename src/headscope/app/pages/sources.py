@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import exp
 from typing import Annotated
 
 from pydantic import Field
@@ -20,6 +21,7 @@ class SourcesRequest(Request):
     documents: list[Passage] = Field(min_length=1, max_length=MOST_DOCUMENTS)
     question: Passage
     expected: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    pairs: bool = Field(default=False, description="hide documents that were not used two at a time too")
 
 
 class Answer(Response):
@@ -47,6 +49,7 @@ class SourcesResponse(Response):
     answers: list[Answer]
     documents: list[DocumentEffect]
     sentences: list[str]
+    pairs: list[tuple[int, int, float]] = Field(description="two documents, the answer's probability without both")
     passes: int
     tokens: int
 
@@ -58,10 +61,12 @@ class CarriersRequest(SourcesRequest):
 
 
 class Carrier(Response):
-    """A head, and its estimated part of a document's effect in nats."""
+    """A head, its estimated part of a document's effect in nats, and its arrow with the largest part."""
 
     head: str
     estimated: float
+    query: int
+    key: int
 
 
 class CarriersResponse(Response):
@@ -74,7 +79,7 @@ class CarriersResponse(Response):
     everything: float
 
 
-def shown_sources(found: Sources) -> SourcesResponse:
+def shown_sources(found: Sources, *, pairs: bool) -> SourcesResponse:
     """What the page draws."""
     hidden = found.hidden.exp()
     rows = [
@@ -94,16 +99,21 @@ def shown_sources(found: Sources) -> SourcesResponse:
     answers = [
         Answer(text=text, probability=float(p)) for text, p in zip(found.answers, found.whole.exp(), strict=True)
     ]
+    both = [(*pair, answers[0].probability * exp(-nats)) for pair, nats in (found.pairs() if pairs else {}).items()]
     return SourcesResponse(
-        prompt=str(found.prompt), answers=answers, documents=rows, sentences=found.sentences(), passes=found.passes,
-        tokens=len(found.reader.tokens),
+        prompt=str(found.prompt), answers=answers, documents=rows, sentences=found.sentences(), pairs=both,
+        passes=found.passes + len(both), tokens=len(found.reader.tokens),
     )  # fmt: skip
 
 
 def shown_carriers(found: Carriers) -> CarriersResponse:
     """The heads that carry a document, the largest part first."""
     parts = dict(zip(found.names, found.estimated.tolist(), strict=True))
+    heads = [
+        Carrier(head=str(head), estimated=parts[head], query=query, key=key)
+        for head, (query, key) in zip(found.heads, found.arrows, strict=True)
+    ]
     return CarriersResponse(
-        answer=found.answer, heads=[Carrier(head=str(head), estimated=parts[head]) for head in found.heads],
-        together=found.together, random=max(found.random), everything=found.everything,
+        answer=found.answer, heads=heads, together=found.together, random=max(found.random),
+        everything=found.everything,
     )  # fmt: skip

@@ -43,6 +43,8 @@ class Carriers(HeadTable):
     names: tuple[Head, ...]
     heads: tuple[Head, ...]
     """Those with the largest parts, largest first: these are cut."""
+    arrows: tuple[tuple[int, int], ...]
+    """The arrow of each into the document, query and key, that has the largest part."""
     together: float
     """Measured: nats lost when the arrows of ``heads`` into the document are cut."""
     random: tuple[float, ...]
@@ -83,10 +85,11 @@ def carriers(
 ) -> Carriers:
     """Estimate every head's part of an effect, then cut the arrows of those with the largest."""
     heads = tuple(reader.model.shape.heads())
-    parts = torch.zeros(len(heads), dtype=torch.float64)
+    parts, arrows = torch.zeros(len(heads), dtype=torch.float64), list[tuple[int, int]]()
     for done, (node, weight) in enumerate(NODES):
         report_progress("finding the heads that carry a document", done, len(NODES))
-        parts += weight * STEEP / node * slopes(reader, [span], answer, node**STEEP)[0]
+        found, arrows = slopes(reader, [span], answer, node**STEEP)[0]
+        parts += weight * STEEP / node * found
     order = parts.argsort(descending=True)[:count].tolist()
     others = [index for index in range(len(heads)) if index not in order]
     generator = torch.Generator().manual_seed(0)
@@ -94,14 +97,17 @@ def carriers(
     sets = [tuple(heads[index] for index in order), *(tuple(heads[others[at]] for at in draw) for draw in draws)]
     together, *random = (whole - float(reader.log_probabilities([hide(span, some)])[answer]) for some in sets)
     return Carriers(
-        document, reader.answers[answer].strip(), parts, heads, sets[0], together, tuple(random), everything
-    )
+        document, reader.answers[answer].strip(), parts, heads, sets[0], tuple(arrows[index] for index in order),
+        together, tuple(random), everything,
+    )  # fmt: skip
 
 
 def slopes(
     reader: DocumentReader, spans: Sequence[range], answer: int, odds: float = 1.0
-) -> Float[Tensor, "span head"]:
+) -> list[tuple[Float[Tensor, " head"], list[tuple[int, int]]]]:
     """How fast the log-probability of an answer grows with the log-odds of each head's arrows into each span.
+
+    And for each head the arrow, query and key, with which it grows fastest.
 
     With odds below 1, at the point where all arrows into the first span have these odds.
     """
@@ -115,7 +121,10 @@ def slopes(
     points = [Point("z", site) for site in reader.model.shape.sites]
     metric = partial(reader.log_probability, answer)
     found = gradients_at(reader.model, reader.inputs_for(answer), metric, points, dimmed)
-    return torch.stack([torch.cat([_slope(calls[at.where], found[at], span) for at in points]) for span in spans])
+    by_site = [[_slope(calls[at.where], found[at], span) for at in points] for span in spans]
+    return [
+        (torch.cat([parts for parts, _ in each]), [arrow for _, arrows in each for arrow in arrows]) for each in by_site
+    ]
 
 
 @dataclass(frozen=True)
@@ -145,14 +154,23 @@ def _into(span: range, rows: Int[Tensor, " query"], columns: Int[Tensor, " key"]
 
 
 @torch.no_grad()
-def _slope(call: Call, slope: Float[Tensor, "1 query head d"], span: range) -> Float[Tensor, " head"]:
-    """How fast a metric grows with the logarithm of the odds of the arrows into a span, by head."""
+def _slope(
+    call: Call, slope: Float[Tensor, "1 query head d"], span: range
+) -> tuple[Float[Tensor, " head"], list[tuple[int, int]]]:
+    """How fast a metric grows with the log-odds of the arrows into a span, by head, and with which of them most."""
     heads = torch.arange(call.q.shape[1], device=call.q.device)
     total = torch.zeros(len(heads), dtype=torch.float64, device=call.q.device)
+    most, at = torch.full_like(total, -torch.inf), torch.zeros_like(heads)
     values = call.v[0, heads // (call.q.shape[1] // call.k.shape[1])].float()
     for rows in torch.split(torch.arange(call.q.shape[2], device=call.q.device), ROWS):
         weights = weights_of(call, heads, rows)[0].float()
-        arrows = weights * _into(span, rows, torch.arange(call.k.shape[2], device=call.q.device))
-        moved = arrows @ values - arrows.sum(-1, keepdim=True) * (weights @ values)
-        total += (moved * slope[0, rows].transpose(0, 1)).sum((1, 2)).double()
-    return total.cpu()
+        gains = slope[0, rows].transpose(0, 1).float() @ values.transpose(1, 2)
+        parts = weights * (gains - (weights * gains).sum(-1, keepdim=True))
+        parts = (parts * _into(span, rows, torch.arange(call.k.shape[2], device=call.q.device)))[
+            :, :, span.start : span.stop
+        ]
+        total += parts.sum((1, 2)).double()
+        best = parts.flatten(1).double().max(1)
+        at = torch.where(best.values > most, best.indices + int(rows[0]) * len(span), at)
+        most = torch.maximum(most, best.values)
+    return total.cpu(), [(each // len(span), span.start + each % len(span)) for each in at.tolist()]

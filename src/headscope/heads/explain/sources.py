@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import combinations
 from pathlib import Path
@@ -66,6 +67,8 @@ class Sources:
     """Share of the attention of the positions that predict the answer, mean of all heads, without the first token."""
     passes: int
     reader: DocumentReader = field(repr=False, compare=False)
+    bare: Float[Tensor, " answer"] | None = None
+    """Log-probability of each answer with all documents hidden, where no document was used."""
 
     @property
     def effects(self) -> Float[Tensor, "document answer"]:
@@ -150,15 +153,18 @@ class Sources:
         if self.used:
             said.append(f"The answer “{given}” came from {_listed(self.used)}: it is less likely without.")
         else:
-            said.append(
-                f"No single document carries the answer “{given}”. Two may say the same: .pairs() hides two at once."
-            )
+            said.append(f"No single document carries the answer “{given}”.")
+            if self.bare is not None:
+                shares = [_share(math.exp(float(each[0]))) for each in (self.whole, self.bare)]
+                said.append(f"With all of them hidden, it has {shares[1]} instead of {shares[0]}.")
+                few = float(self.whole[0] - self.bare[0]) <= LEAST
+                said.append("So it hardly comes from them." if few else "Two may say the same: hide pairs.")
         for number in self.outvoted:
             times = _times(float(self.effects[number - 1, -1]))
             said.append(f"Document {number} was read: it makes “{expected}” {times} more likely.")
         most = 1 + int(self.attention.argmax())
         if self.verdict(most) == "not read":
-            share = f"{float(self.attention.max()):.0%}"
+            share = _share(float(self.attention.max()))
             said.append(f"Document {most} got the most attention ({share}) and made no clear difference.")
         return said
 
@@ -360,10 +366,16 @@ class DocumentReader:
         except KeyboardInterrupt:
             pass
         numbered = range(1, 1 + len(documents))
-        return Sources(
+        found = Sources(
             prompt, dict(zip(numbered, documents, strict=True)), dict(zip(numbered, spans, strict=True)), self.answers,
             whole, hidden, controls, attention, self.passes - before, self,
         )  # fmt: skip
+        if found.used or bool(hidden.isnan().any()):
+            return found
+        with suppress(KeyboardInterrupt):
+            bare = self.log_probabilities([hide([position for span in spans for position in span])])
+            found = replace(found, bare=bare, passes=self.passes - before)
+        return found
 
     def inputs_for(self, answer: int) -> Mapping[str, Tensor]:
         """The inputs of the pass whose logits hold an answer."""
@@ -408,6 +420,10 @@ def _text(tokens: Sequence[Token], span: range) -> str:
 def _listed(numbers: Sequence[int]) -> str:
     *most, last = map(str, numbers)
     return f"documents {', '.join(most)} and {last}" if most else f"document {last}"
+
+
+def _share(value: float) -> str:
+    return f"{value:.0%}" if value >= 0.01 else "under 1%"
 
 
 def _times(nats: float) -> str:
