@@ -1,7 +1,7 @@
 """Run the battery on a model and save its report: python bench/heads.py [MODEL] [--name NAME] [--twice] [--ship]
 
-The report goes to results/heads/NAME.json. With --twice a second run has to be equal; --ship puts it
-where the program shows it: for the embedded model, and for smollm2.
+The report goes to results/heads/NAME.json; --ship puts it where the program shows it instead: for the embedded model,
+and for smollm2. With --twice a second run has to be equal.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ def main() -> None:
             print("a second run gives the same report")
         if given.ship:
             ship(report, scope)
+            return
     target = RESULTS / f"{given.name or report.model}.json"
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(report.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -18,13 +18,14 @@ import torch
 from bench.real_heads.cards import CARDS, SENTENCES, Card
 from bench.real_heads.measure import Meter
 
+from headscope.app.pages.roles import REPORTS
 from headscope.heads.roles.report import Report
 from headscope.models.weight_hash import weight_hash
 from headscope.scope import load
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "src" / "headscope" / "app" / "pages" / "real_heads.json"
-ROLES = ROOT / "bench" / "results" / "heads" / "SmolLM2-135M-Instruct.json"
+ROLES = REPORTS["SmolLM2-135M-Instruct"]
 SHOWN = 6
 
 
@@ -60,9 +61,8 @@ def sentence(meter: Meter, key: str) -> dict[str, Any]:
 def role_tests(report: Report, card: Card) -> str:
     """What the role tests say of a card's head."""
     head, (role, why) = card.head, card.missed
-    missed = f" Misses {role}: score {report.trial(role).scores[head]:.2f}, {why}." if role else ""
-    if role:
-        assert head not in report.trial(role).named
+    missed = f" Misses {role}: score {report.trial(role).scores[head]:.2f}, {why}." if role else why and f" {why}"
+    assert not role or head not in report.trial(role).named
     passed = {each.role: each.evidence[0].score for each in report.findings if str(each.head) == head}
     said = [f"{role}, score {score:.2f}" for role, score in passed.items() if role != "first token" or len(passed) == 1]
     if not said:

@@ -57,7 +57,7 @@ class Card:
     towards: str
     """What it attends to in them, in words."""
     missed: tuple[str, str] = ("", "")
-    """A role test that one would expect it to pass, and why it does not, in words."""
+    """A role test that one would expect it to pass, and why it does not, in words; "" where there is no such test."""
     followed: str = ""
     """The next word that is counted in them, in words; empty where the card claims no effect."""
 
@@ -209,6 +209,7 @@ CARDS = (
     ),
     Card(
         id="agreement",
+        missed=("", "No test asks for agreement: verb to subject asks where the verb attends, not the noun before it."),
         group="Grammar",
         head="26.0",
         sentence="keys",
@@ -386,6 +387,7 @@ CARDS = (
     ),
     Card(
         id="capital",
+        missed=("", "No test asks for facts."),
         group="Knowledge",
         head="23.4",
         sentence="capital",

@@ -9,6 +9,7 @@ import pytest
 import torch
 from tests.heads.dense import dense_scores
 
+from headscope.app.pages.roles import REPORTS
 from headscope.heads.roles.battery import BATTERY
 from headscope.heads.roles.report import Report
 from headscope.models.recording import OpenModel
@@ -17,8 +18,8 @@ from headscope.scope import load
 RESULTS = Path(__file__).parents[3] / "bench" / "results" / "heads"
 
 
-def committed(name: str) -> Report:
-    return Report.from_dict(json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")))
+def committed(path: Path) -> Report:
+    return Report.from_dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 def agrees(report: Report, model: OpenModel) -> None:
@@ -30,9 +31,9 @@ def agrees(report: Report, model: OpenModel) -> None:
         assert max(scores, key=lambda head: scores[head]) in trial.named
 
 
-@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*sorted(RESULTS.glob("*.json")), *REPORTS.values()], ids=lambda path: path.stem)
 def test_a_result_is_read_and_its_counts_add_up(path: Path) -> None:
-    report = committed(path.stem)
+    report = committed(path)
     assert len(report.named) + report.n_without == report.n_heads
     assert all(finding.head in report.trial(finding.role).named for finding in report.findings)
     assert all(finding.p <= report.recipe["alpha"] for finding in report.findings)
@@ -41,4 +42,4 @@ def test_a_result_is_read_and_its_counts_add_up(path: Path) -> None:
 
 def test_the_embedded_model_s_results_agree_with_a_dense_computation() -> None:
     with load(dtype=torch.float32) as scope:
-        agrees(committed("embedded"), scope.model)
+        agrees(committed(RESULTS / "embedded.json"), scope.model)
