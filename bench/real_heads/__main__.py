@@ -125,6 +125,12 @@ def general(meter: Meter, card: Card) -> dict[str, Any]:
     return {"says": says, "hits": hits, "points": points}
 
 
+def following(meter: Meter, card: Card) -> dict[str, Any]:
+    """An earlier head, and this card's pattern without it."""
+    pattern = meter.read(SENTENCES[card.sentence][0], [card.after]).patterns[meter.number(card.head)].numpy()
+    return {"head": meter.number(card.after), "weights": packed(pattern[np.tril_indices(len(pattern))], 65535, "<u2")}
+
+
 def written(meter: Meter, report: Report, card: Card, *, more: bool = True) -> dict[str, Any]:
     """A card with every number measured."""
     for at, claim in enumerate(card.holds):
@@ -144,6 +150,7 @@ def written(meter: Meter, report: Report, card: Card, *, more: bool = True) -> d
         "tests": role_tests(report, card),
         **{part: filled(getattr(card, part), card, numbers) for part in ("see", "more", "limits")},
         "general": general(meter, card) if more else None,
+        "after": card.after and following(meter, card),
         "paper": list(card.paper),
         "numbers": {name: round(value, 4) for name, value in numbers.items()},
     }

@@ -58,6 +58,8 @@ class Card:
     """What it attends to in them, in words."""
     missed: tuple[str, str] = ("", "")
     """A role test that one would expect it to pass, and why it does not, in words; "" where there is no such test."""
+    after: str = ""
+    """An earlier head that this one depends on; its pattern without that one is recorded too."""
     followed: str = ""
     """The next word that is counted in them, in words; empty where the card claims no effect."""
 
@@ -133,6 +135,7 @@ CARDS = (
     ),
     Card(
         id="induction",
+        after="16.0",
         group="Copying",
         head="18.6",
         sentence="list",
@@ -276,6 +279,7 @@ CARDS = (
     ),
     Card(
         id="inhibition",
+        after="8.1",
         group="Finding a name",
         head="20.0",
         sentence="name",
@@ -305,6 +309,7 @@ CARDS = (
     ),
     Card(
         id="mover",
+        after="20.0",
         group="Finding a name",
         head="23.0",
         sentence="name",

@@ -59,8 +59,13 @@ def check(folder: Path, recorded: dict[str, Any]) -> dict[str, float]:
             whole = model(ids, output_attentions=True)
             rows, columns = np.tril_indices(ids.shape[1])
             pattern = numbers(sentence["weights"]).reshape(-1, len(rows))[card["head"]] / 65535
-            found = whole.attentions[layer][0, head].numpy()[rows, columns]
-            worst["weights"] = max(worst["weights"], float(abs(pattern - found).max()))
+            compared = [(pattern, whole)]
+            if card["after"]:
+                with without(model, *divmod(card["after"]["head"], recorded["heads"])):
+                    compared.append((numbers(card["after"]["weights"]) / 65535, model(ids, output_attentions=True)))
+            for mine, theirs in compared:
+                found = theirs.attentions[layer][0, head].numpy()[rows, columns]
+                worst["weights"] = max(worst["weights"], float(abs(mine - found).max()))
             vocabulary = [tokenizer(word, add_special_tokens=False).input_ids[0] for word in sentence["next"]]
             kept = numbers(sentence["probabilities"]).reshape(-1, len(vocabulary)) / 65535
             with without(model, layer, head):

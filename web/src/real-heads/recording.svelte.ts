@@ -21,6 +21,7 @@ export interface Card {
   see: string;
   more: string;
   limits: string;
+  after: { head: number; weights: string } | ""; // an earlier head that it depends on, and its pattern without that one
   general: { says: string; points: [text: string, words: string[], before: number, after: number][] };
   paper: [title: string, address: string];
 }
@@ -44,6 +45,10 @@ interface Recording {
   cards: Card[];
 }
 
+const numbers = (text: string) => new Uint16Array(fromBase64(text));
+const inTriangle = (weights: Uint16Array, query: number, key: number, from = 0) =>
+  weights[from + (query * (query + 1)) / 2 + key] / 65535;
+
 /** A recorded sentence: every head's pattern, and the next word with all heads and without each. */
 export class Sentence {
   readonly length: number;
@@ -53,7 +58,6 @@ export class Sentence {
   private changes: Uint16Array;
 
   constructor(readonly recorded: Recorded) {
-    const numbers = (text: string) => new Uint16Array(fromBase64(text));
     const length = (this.length = recorded.tokens.length);
     this.weights = numbers(recorded.weights);
     this.probabilities = numbers(recorded.probabilities);
@@ -65,7 +69,7 @@ export class Sentence {
   }
 
   weight(head: number, query: number, key: number): number {
-    return this.weights[(head * this.length * (this.length + 1) + query * (query + 1)) / 2 + key] / 65535;
+    return inTriangle(this.weights, query, key, (head * this.length * (this.length + 1)) / 2);
   }
 
   /** The probability of these next words, without a head, or with all (null). */
@@ -93,12 +97,20 @@ export class Gallery extends PageState {
   head = $state(0);
   row = $state(0);
   off = $state(false);
+  cut = $state(false); // the pattern is that without the earlier head
   private sentences: Record<string, Sentence> = {};
 
   readonly sentence = $derived(this.card && this.of(this.card));
   /** the card of this head on this sentence; and on any */
   readonly own = $derived(this.card && this.cardOf(this.head, this.card.sentence));
   readonly elsewhere = $derived(this.model?.cards.find((card) => card.head === this.head) ?? null);
+
+  private readonly after = $derived(this.own?.after ? numbers(this.own.after.weights) : null);
+
+  /** A weight of the head in front; without the earlier head that it depends on, where that is asked for. */
+  weight(query: number, key: number): number {
+    return this.cut && this.after ? inTriangle(this.after, query, key) : this.sentence!.weight(this.head, query, key);
+  }
 
   async load(address: string): Promise<void> {
     await this.guarded(async () => {
@@ -152,7 +164,7 @@ export class Gallery extends PageState {
   }
 
   show(card: Card | null, head = card?.head ?? 0): void {
-    [this.card, this.head, this.off] = [card, head, false];
+    [this.card, this.head, this.off, this.cut] = [card, head, false, false];
     if (card) this.row = head === card.head ? card.query : Math.min(card.query, this.of(card).length - 1);
   }
 
@@ -160,7 +172,7 @@ export class Gallery extends PageState {
   pick(head: number): void {
     const own = this.cardOf(head, this.card!.sentence);
     if (own) this.show(own);
-    else [this.head, this.off] = [head, false];
+    else [this.head, this.off, this.cut] = [head, false, false];
   }
 
   /** The same head on another sentence. */

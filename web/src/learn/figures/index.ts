@@ -13,6 +13,7 @@ import StepScores from "./one-head/StepScores.svelte";
 import StepSoftmax from "./one-head/StepSoftmax.svelte";
 import StepTriangle from "./one-head/StepTriangle.svelte";
 import StepVector from "./one-head/StepVector.svelte";
+import RealFigure from "./mounted/RealFigure.svelte";
 import PartitionFigure from "./mounted/PartitionFigure.svelte";
 import SamplingFigure from "./SamplingFigure.svelte";
 import Kept from "./Kept.svelte";
@@ -38,5 +39,6 @@ export const FIGURES: Record<string, Component<any>> = {
   film: FilmFigure,
   partition: PartitionFigure,
   cross: CrossAttention,
+  real: RealFigure,
   sampling: SamplingFigure,
 };
