@@ -191,16 +191,13 @@ def sources(
         found = scope.sources(texts, question, answer, expected)
         found = found if within is None else found.within(within)
         carried = None if carriers is None else found.heads(carriers)
-        both = [{"documents": pair, "effect": nats} for pair, nats in (found.pairs() if pairs else {}).items()]
+        both = found.pairs() if pairs else {}
     if brief:
         show_json(found.to_short())
     elif as_json:
-        more = ({"pairs": both} if pairs else {}) | ({} if carried is None else {"heads": carried.table().to_pylist()})
+        listed = [{"documents": pair, "effect": nats} for pair, nats in both.items()]
+        more = ({"pairs": listed} if pairs else {}) | ({"heads": carried.table().to_pylist()} if carried else {})
         show_json(found.to_dict() | more)
     else:
-        lines = [
-            f"{first} and {second} hidden: {each['effect']:+.2f}"
-            for each in both
-            for first, second in [each["documents"]]
-        ]
-        typer.echo("\n".join((str(found), *lines, *(() if carried is None else ("", str(carried))))))
+        lines = [f"{first} and {second} hidden: {nats:+.2f}" for (first, second), nats in both.items()]
+        typer.echo("\n".join((str(found), *lines, *(("", str(carried)) if carried else ()))))
