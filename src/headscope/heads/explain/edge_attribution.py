@@ -46,15 +46,10 @@ class _Gradients(ReaderHooks):
             self.wanted[site, side] = value
         return plain(Call(call.site, sides["q"], sides["k"], sides["v"], call.scores))
 
-    def mlp_input(self, layer: str, state: PassState, x: Tensor | None) -> None:
-        super().mlp_input(layer, state, x)
+    def read(self, state: PassState, name: str, x: Tensor | None) -> None:
+        super().read(state, name, x)
         assert x is not None, "it reads the stream"
-        self.wanted[f"mlp {layer}", ""] = x
-
-    def logits_input(self, state: PassState, x: Tensor | None) -> None:
-        super().logits_input(state, x)
-        assert x is not None, "it reads the stream"
-        self.wanted[LOGITS, ""] = x
+        self.wanted[name, ""] = x
 
 
 def score_edges(
@@ -151,19 +146,13 @@ def _embeddings(patched: PatchedModel, state: PassState) -> list[tuple[nn.Module
     return [(patched.model.model.get_submodule(source.path), source.value) for source in found]  # type: ignore[misc]
 
 
-def _replacing(embedded: Tensor) -> Any:
-    def after(module: nn.Module, args: Any, kwargs: Any, output: Tensor) -> Tensor:
-        return embedded.view_as(output)
-
-    return after
-
-
 def _returning(embedded: Tensor) -> Any:
+    """A hook that replaces what a module gives; in a recorded pass, a stream begins with it."""
+
     def after(module: nn.Module, args: Any, kwargs: Any, output: Tensor) -> Tensor:
-        made = embedded.view_as(output)
-        recorder = current_recorder.get()
-        assert recorder is not None, "gradients are taken in a recorded pass"
-        recorder.tape.mark_input(made)
+        made, recorder = embedded.view_as(output), current_recorder.get()
+        if recorder is not None:
+            recorder.tape.mark_input(made)
         return made
 
     return after
@@ -192,7 +181,7 @@ def _answers(
     """Each pair's answer with its embedding between corrupted and clean."""
     with ExitStack() as stack:
         for module, mixed in _mixed(patched, states, places):
-            stack.enter_context(hooked([module], after=_replacing(mixed)))
+            stack.enter_context(hooked([module], after=_returning(mixed)))
         return metric(patched.model.run(inputs, lambda _site, call: plain(call)).logits)
 
 

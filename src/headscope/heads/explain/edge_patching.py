@@ -7,7 +7,7 @@ wrote in the corrupted text. A reader without edges is as it was in the corrupte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -41,12 +41,13 @@ class PatchedModel:
                 f"{model.shape.name}: the norm before {on_stream} is applied to the residual stream itself, so what "
                 "each component wrote before it is rescaled by all others, and edges of a circuit are not defined"
             )
-        self.mlps = _mlps(model)
-        self.last = model.unembedding_input()
-        if self.last is None:
+        last = model.unembedding_input()
+        if last is None:
             raise ModelError(
                 f"{model.shape.name}: the end of its residual stream was not found, and a circuit ends there"
             )
+        self.modules: dict[str, nn.Module] = {**_mlps(model), LOGITS: last}
+        """What reads the stream beside heads, by name."""
         self._columns: dict[tuple[str, str, int], list[Tensor | None]] = {}
 
     @contextmanager
@@ -54,22 +55,17 @@ class PatchedModel:
         """Record a pass; ``hooks`` see, and may replace, what MLPs and the logits read and what MLPs write."""
         state, last = PassState(), _LastPosition()
 
-        def reading(see: Callable[[PassState, Tensor | None], Tensor | None]) -> Any:
-            def before(module: nn.Module, args: Any, kwargs: Any) -> Any:
-                made = see(state, args[0] if args else None)
-                return None if made is None else ((made, *args[1:]), kwargs)
+        def reading(name: str, module: nn.Module, args: Any, kwargs: Any) -> Any:
+            made = hooks.read(state, name, args[0] if args else None)
+            return None if made is None else ((made, *args[1:]), kwargs)
 
-            return before
-
-        def writing(layer: str) -> Any:
-            return lambda module, args, kwargs, output: hooks.mlp_output(state, layer, output)
+        def writing(name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+            return None if name == LOGITS else hooks.mlp_output(state, name, output)
 
         with ExitStack() as stack:
             state.stream = stack.enter_context(recording_stream(self.model))
-            for layer, module in self.mlps.items():
-                see = partial(hooks.mlp_input, layer)
-                stack.enter_context(hooked([module], before=reading(see), after=writing(layer)))
-            stack.enter_context(hooked([self.last], before=reading(hooks.logits_input)))
+            for name, module in self.modules.items():
+                stack.enter_context(hooked([module], before=partial(reading, name), after=partial(writing, name)))
             matrix = self.model.unembedding_matrix()
             if matrix is not None:
                 stack.enter_context(hooked([matrix], before=last.before, after=last.after))
@@ -92,7 +88,7 @@ class PatchedModel:
         known = state.readers.get((place, side))
         if known is not None and known.node is node:
             return known
-        inputs = reader_inputs(node, True) if side else [before_norm(node)]
+        inputs = reader_inputs(node, True) if side else [node if place == LOGITS else before_norm(node)]
         if len(inputs) != 1:
             raise ModelError(f"{place}: it reads several streams, so edges into it are not defined")
         same = next((each for each in state.readers.values() if each.stream is inputs[0]), None)
@@ -109,7 +105,7 @@ def _norm_on_stream(model: OpenModel, site: str) -> bool:
 
 
 def _mlps(model: OpenModel) -> dict[str, nn.Module]:
-    """The module of each layer's MLP."""
+    """The module of each layer's MLP, by the MLP's name."""
     stream = probed(model)
     paths = {id(module): path for path, module in model.model.named_modules()}
     found: dict[str, nn.Module] = {}
@@ -119,7 +115,9 @@ def _mlps(model: OpenModel) -> dict[str, nn.Module]:
         except EditError:
             continue
         child = paths[id(module)].removeprefix(prefix + ".").partition(".")[0]
-        found[layer] = model.model.get_submodule(f"{prefix}.{child}")  # the whole of it: where it reads the stream
+        found[f"mlp {layer}"] = model.model.get_submodule(
+            f"{prefix}.{child}"
+        )  # all of it
     return found
 
 
@@ -150,26 +148,17 @@ class ReaderHooks:
         state.z[site] = plain(call)
         return state.z[site]
 
-    def mlp_input(self, layer: str, state: PassState, x: Tensor | None) -> Tensor | None:
-        """What an MLP reads in place of ``x``, if anything."""
+    def read(self, state: PassState, name: str, x: Tensor | None) -> Tensor | None:
+        """What an MLP or the logits read in place of ``x``, if anything."""
         node = None if x is None else state.stream.tape.node_of(x)
         if node is None:
-            raise ModelError(f"mlp {layer}: its module does not read the residual stream; edges into it are unknown")
-        self.patched.note_readers(state, f"mlp {layer}", "", node)
+            raise ModelError(f"{name}: what is read there is not a sum of writers, so edges into it are unknown")
+        self.patched.note_readers(state, name, "", node)
         return None
 
-    def mlp_output(self, state: PassState, layer: str, output: Any) -> Any:
+    def mlp_output(self, state: PassState, name: str, output: Any) -> Any:
         """What an MLP writes in place of ``output``, if anything."""
-        state.outputs[layer] = output
-
-    def logits_input(self, state: PassState, x: Tensor | None) -> Tensor | None:
-        """What the logits read in place of ``x``, if anything."""
-        node = None if x is None else state.stream.tape.node_of(x)
-        if node is None or x is None:
-            raise ModelError("the end of the residual stream is not a sum of writers, so a circuit cannot end there")
-        writers = {writer.name: writer for writer in state.stream.writers(state.route(node))}
-        state.readers[LOGITS, ""] = ReaderState(node, node, writers, x.detach())
-        return None
+        state.outputs[name] = output
 
 
 @torch.no_grad()
@@ -233,29 +222,22 @@ class Circuitry(ReaderHooks):
             found[head] = recompute(node, {reader.stream: value}, columns)[:, index : index + 1]
         return found
 
-    def mlp_input(self, layer: str, state: PassState, x: Tensor | None) -> Tensor | None:
-        reader = Reader(f"mlp {layer}")
-        if not self.edges.get(reader):
+    def read(self, state: PassState, name: str, x: Tensor | None) -> Tensor | None:
+        reader = Reader(name)
+        if not self.edges.get(reader) and (self.cut or name != LOGITS):
             return None if self.cut or x is None else x[:1, :1]  # what it writes is replaced by what it wrote
-        super().mlp_input(layer, state, x)
+        super().read(state, name, x)
         known = state.readers[reader.place]
         with no_modes():
             made = recompute(known.node, {known.stream: self._inputs(state, reader.place, [reader])[0]})
         state.stream.tape.mark_source(made, "patched")
         return made
 
-    def mlp_output(self, state: PassState, layer: str, output: Any) -> Any:
-        if self.cut or self.edges.get(Reader(f"mlp {layer}")):
+    def mlp_output(self, state: PassState, name: str, output: Any) -> Any:
+        if self.cut or self.edges.get(Reader(name)):
             return None
-        old = self.corrupted.outputs[layer]
+        old = self.corrupted.outputs[name]
         return old.clone() if isinstance(old, Tensor) else old
-
-    def logits_input(self, state: PassState, x: Tensor | None) -> Tensor | None:
-        if self.cut and not self.edges.get(Reader(LOGITS)):
-            return None
-        super().logits_input(state, x)
-        with no_modes():
-            return self._inputs(state, (LOGITS, ""), [Reader(LOGITS)])[0]
 
 
 def run_circuit(
