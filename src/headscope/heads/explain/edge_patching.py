@@ -115,9 +115,7 @@ def _mlps(model: OpenModel) -> dict[str, nn.Module]:
         except EditError:
             continue
         child = paths[id(module)].removeprefix(prefix + ".").partition(".")[0]
-        found[f"mlp {layer}"] = model.model.get_submodule(
-            f"{prefix}.{child}"
-        )  # all of it
+        found[f"mlp {layer}"] = model.model.get_submodule(f"{prefix}.{child}")  # all of it
     return found
 
 
