@@ -93,6 +93,9 @@ class OpenModel:
         finish(recording.check)
         return ForwardPass(logits, recording.residual)
 
+    def refuse_other_output(self, inputs: Mapping[str, Tensor], logits: Tensor) -> None:
+        """Compare the output of an observed pass without edits with the model's own, where only that tells."""
+
     @contextmanager
     def observing(self, observer: SiteObserver) -> Iterator[PassCheck]:
         """Pass every attention call inside the block to the observer, for calls not made by ``run`` (generate).

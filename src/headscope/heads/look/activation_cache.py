@@ -102,11 +102,14 @@ class ActivationCache:
             observer = partial(self._keep_or_wait, questions=questions, waiting=waiting)
         with self._keeping_states(), torch.no_grad():
             self.refuse_changed_weights()
-            last = {KEEP: torch.tensor([-1])} if self._too_many_logits() else {}
-            done = self.edits.run({**self.inputs, **last}, observer, residual=bool(last))
+            last = self._too_many_logits()
+            inputs = {**self.inputs, KEEP: torch.tensor([-1])} if last else self.inputs
+            done = self.edits.run(inputs, observer, residual=last)
         self._end = done.residual
         if self._end is None:
             self.keep(done.logits)
+            if not self.edits:
+                self.model.refuse_other_output(self.inputs, done.logits)
 
     def wait(self, waiting: WaitingLayers, text: int, z: Mapping[str, Tensor]) -> None:
         """Leave these sites to ``waiting``, in which this is the text of that number; keep their z."""

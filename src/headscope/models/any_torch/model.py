@@ -34,6 +34,9 @@ from headscope.models.structure.recorder import current_recorder
 from headscope.models.structure.sites import logits_of, names_of_layers
 from headscope.names import ModelShape
 
+MOST_COMPARED = 512
+"""Longest axis of inputs at which looks are compared with a pass of the module itself."""
+
 
 @dataclass(frozen=True)
 class _Pass:
@@ -68,6 +71,8 @@ class AnyTorchModel(OpenModel):
         """Whether its output is drawn at random."""
         self.unsoftened: set[str] = set()
         """Paths of modules that multiply as attention does, without a softmax."""
+        self._compared: set[tuple[Any, ...]] = set()
+        """Shapes of inputs for which the output of an observed pass was compared with the module's own."""
         self._written: set[tuple[int, str]] | None = None
         """Buffers that a pass writes; None before the first pass."""
         self._names: dict[str, str] = {}  # of sites, by module path
@@ -148,6 +153,21 @@ class AnyTorchModel(OpenModel):
     def own_output(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """The output of the module itself, not observed."""
         return logits_of(self._call(inputs))
+
+    def refuse_other_output(self, inputs: Mapping[str, Tensor], logits: Tensor) -> None:
+        """Once for short inputs of each shape: a module's own pass may make a tensor of queries × keys."""
+        shape = tuple((name, value.shape) for name, value in inputs.items() if isinstance(value, Tensor))
+        longest = max((size for _, sizes in shape for size in sizes), default=0)
+        if self.draws or shape in self._compared or longest > MOST_COMPARED:
+            return
+        own = seeded(lambda: self.own_output(inputs))
+        gap = relative_difference(logits, own) if own.shape == logits.shape else float("inf")
+        if not gap <= own_tolerance(own.dtype):
+            raise ModelError(
+                f"{self.name}: at inputs of this shape, the output of the observed pass is not the module's own "
+                f"(difference {gap:.1e}); load it with inputs like these"
+            )
+        self._compared.add(shape)
 
     def run_function(self, function: Callable[..., Any], observer: SiteObserver | None) -> None:
         """Run a function that calls the module any number of times, and drop what it returns."""

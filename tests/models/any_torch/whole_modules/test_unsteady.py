@@ -58,6 +58,18 @@ def test_a_softmax_over_another_axis_at_another_length_is_refused() -> None:
             scope.look(LONGER)
 
 
+def test_a_module_that_computes_otherwise_when_it_is_observed_is_refused() -> None:
+    class Watched(Unsteady):
+        def forward(self, x: Tensor) -> Tensor:
+            observed = torch._C._len_torch_function_stack() > 0 and x.shape[1] > 8
+            return super().forward(x) * (1.01 if observed else 1.0)
+
+    with headscope.load(Watched(lambda _, scores: scores.softmax(-1)), inputs=X) as scope:
+        scope.look(X[:1])
+        with pytest.raises(ModelError, match=r"the output of the observed pass is not the module's own \(difference 1"):
+            scope.look(LONGER)
+
+
 def test_a_module_that_draws_at_random_is_marked() -> None:
     with headscope.load(Unsteady(drawn), inputs=X) as scope:
         assert any("drawn at random" in note for note in scope.notes)
