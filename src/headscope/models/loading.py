@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -313,19 +312,11 @@ def _load_weights(where: str, source: str, options: Options, shared: dict[str, A
     except HeadscopeError:
         raise
     except Exception as error:  # a broken config or file can fail anywhere, with an error of any kind
-        wrong = wrong_fields(_config_of(Path(where)))
+        wrong = wrong_fields(Path(where))
         raise ModelError(f"{source} {wrong}; its config is broken" if wrong else _explain(source, error)) from error
     if options.device_map is None:
         model.to(_device(options))
     return model.eval(), notes
-
-
-def _config_of(folder: Path) -> dict[str, Any]:
-    """What a folder's config.json says; nothing where it cannot be read."""
-    with suppress(OSError, ValueError):
-        said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        return said if isinstance(said, dict) else {}
-    return {}
 
 
 @contextmanager
