@@ -2804,7 +2804,7 @@ export interface components {
             named: number;
             /**
              * Ordinary
-             * @description where each head's attention goes on ordinary texts, in words
+             * @description each head on ordinary texts, in words: where its attention goes, and the loss without it
              * @default []
              */
             ordinary: string[];

@@ -29,6 +29,9 @@ def heads(
         list[str] | None,
         typer.Option("--head", help="Also say where this head looks on ordinary text, for example 5.6."),
     ] = None,
+    importance: Annotated[
+        bool, typer.Option("--importance", help="Also say how the loss on ordinary text changes without each --head.")
+    ] = False,
     question: options.Classes = None,
     texts: options.Texts = None,
     papers: Annotated[bool, typer.Option("--papers", help="Compare with published claims about this model.")] = False,
@@ -53,7 +56,7 @@ def heads(
         _show_claims(None, "", as_json)
         return
     try:
-        found = _test_heads(model, inputs, seed, tuple(role or ()), (question or [], texts or []))
+        found = _test_heads(model, inputs, seed, tuple(role or ()), (question or [], texts or []), importance)
     except ModelError as error:
         if not papers or not claims_about(model or ""):
             raise
@@ -70,7 +73,9 @@ def heads(
         raise typer.Exit(INTERRUPTED)
 
 
-def _test_heads(model: str | None, inputs: int, seed: int, roles: tuple[str, ...], own: Own) -> Report:
+def _test_heads(
+    model: str | None, inputs: int, seed: int, roles: tuple[str, ...], own: Own, importance: bool
+) -> Report:
     """Run the battery, or the chosen roles and the user's own, on a model."""
     from headscope import load
     from headscope.errors import InputError
@@ -86,7 +91,7 @@ def _test_heads(model: str | None, inputs: int, seed: int, roles: tuple[str, ...
     with load(model) as scope:
         asked = tuple(own_role(rule, texts) for rule in rules)
         chosen = roles or (() if asked else None)
-        return scope.heads(RoleOptions(inputs=inputs, roles=chosen, own=asked, seed=seed))
+        return scope.heads(RoleOptions(inputs=inputs, roles=chosen, own=asked, seed=seed, importance=importance))
 
 
 def _show_report(report: Report, claims: Sequence[ClaimCheck] | None, as_json: bool) -> None:

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator
 
 import pytest
+import torch
 
 import headscope
 from headscope.app.pages.roles import shipped
+from headscope.heads.look.look import Look
 from headscope.heads.questions.where import FIRST
 from headscope.heads.roles.probes.grammar import arcs
 from headscope.heads.roles.report import Report
@@ -79,3 +81,22 @@ def test_heads_that_attend_to_the_first_token_of_random_words_are_not_idle(scope
     river, fallen = (float(each.logits[-1].softmax(-1)[look.token_id(" river")]) for each in (look, without))
     assert river > 0.4
     assert fallen < river / 2
+
+
+def test_what_a_head_costs_on_ordinary_texts_is_measured_there(scope: Scope, report: Report) -> None:
+    """The loss with the head's output set to zero, less the loss with it, in the mean over texts."""
+    texts = ORDINARY.read_text(encoding="utf-8").split("\n----\n")
+
+    def loss(look: Look) -> float:
+        ids = torch.tensor([token.id for token in look.tokens])
+        return float(torch.nn.functional.cross_entropy(look.logits[:-1].double(), ids[1:]))
+
+    for head, changes in {"5.6": True, "0.3": False}.items():
+        with scope.edit(headscope.ablate(head)):
+            without = [loss(scope.look(text)) for text in texts]
+        rise = sum(without) / len(texts) - sum(loss(scope.look(text)) for text in texts) / len(texts)
+        assert report.importance[head].mean == pytest.approx(rise, abs=2e-4)
+        said = re.search(r"rises by (.*?) nats per token|no clear change", report.sentence(head))
+        assert said is not None
+        assert (said[1] is not None) == changes
+        assert said[1] is None or float(said[1]) == pytest.approx(rise, abs=0.00051)

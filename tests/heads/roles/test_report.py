@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from headscope.errors import InputError
+from headscope.heads.look.importance import Effect
 from headscope.heads.roles.report import AblationEffect, EvidenceScore, Finding, Report, Trial
 
 
@@ -78,9 +79,15 @@ def test_what_was_not_tested_is_not_counted_as_tested(report: Report) -> None:
 
 def test_a_heads_sentence_names_its_test_and_its_score(report: Report) -> None:
     assert report.sentence("2.3") == (
-        "First token: a sentence. It scores 0.50 (made so). Induction: a sentence. It scores 0.95 (made so)."
+        "First token: a sentence. On average 50% of its attention goes there (made so). "
+        "Induction: a sentence. On average 95% of its attention goes there (made so)."
     )
     assert report.sentence("0.3") == "No role: tested for 1, passed none."
+    costs = {"0.3": Effect(-0.02, -0.031, -0.01), "2.3": Effect(0.01, -0.001, 0.02)}
+    costly = replace(report, importance=costs)
+    assert costly.sentence("0.3").endswith("falls by 0.020 nats per token (95% interval 0.010–0.031).")
+    assert costly.sentence("2.3").endswith("no clear change: the 95% interval includes 0.")
+    assert Report.from_dict(json.loads(json.dumps(costly.to_dict()))) == costly
 
 
 @pytest.mark.parametrize("version", [0, 2, None, "1"])

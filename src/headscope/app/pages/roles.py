@@ -58,7 +58,10 @@ class Roles(Response):
     without: int = 0
     untested: int = Field(default=0, description="heads that no role could be tested on")
     resting: int = Field(default=0, description="heads whose only role is attending to the first token of random words")
-    ordinary: list[str] = Field(default=[], description="where each head's attention goes on ordinary texts, in words")
+    ordinary: list[str] = Field(
+        default=[],
+        description="each head on ordinary texts, in words: where its attention goes, and the loss without it",
+    )
     findings: list[Finding] = []
     trials: list[RoleTrial] = []
     recipe: str = ""
@@ -81,7 +84,7 @@ def roles_of(report: Report, heads: list[str]) -> Roles:
         without=report.n_without,
         untested=report.n_untested,
         resting=report.n_resting,
-        ordinary=[str(report.where[head]) for head in heads] if set(heads) <= set(report.where) else [],
+        ordinary=[report.on_ordinary_text(head) for head in heads] if set(heads) <= set(report.where) else [],
         findings=list(report.findings),
         trials=[_trial(trial) for trial in report.trials],
         recipe=_recipe(report),

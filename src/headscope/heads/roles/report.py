@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from headscope.errors import InputError
 from headscope.heads.head_table import HeadTable, of_head
+from headscope.heads.look.importance import Effect
 from headscope.heads.questions.where import FIRST, MENTIONED, HeadWhere, percent
 from headscope.names import Head, HeadName
 
@@ -96,6 +97,8 @@ class Report(HeadTable):
     recipe: Mapping[str, Any]
     where: Mapping[str, HeadWhere] = field(default_factory=dict)
     """Where every head's attention goes on ordinary texts; empty for a model that reads none."""
+    importance: Mapping[str, Effect] = field(default_factory=dict)
+    """How much the loss on these texts rises without each head, if that was asked for."""
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -190,12 +193,20 @@ class Report(HeadTable):
             said = [f"No role: tested for {len(tried)}, passed none."]
         else:
             said = [self._found(finding) for finding in self.of(name)]
-        return " ".join([*said, str(self.where[name])] if name in self.where else said)
+        return " ".join([*said, self.on_ordinary_text(name)]).rstrip()
+
+    def on_ordinary_text(self, head: str) -> str:
+        """Where a head's attention goes on ordinary text, and what the loss there is without it, as far as measured."""
+        where, cost = self.where.get(head), self.importance.get(head)
+        return " ".join(([] if where is None else [str(where)]) + ([] if cost is None else [_cost(cost)]))
 
     def _found(self, finding: Finding) -> str:
         trial, where = self.trial(finding.role), self.where.get(finding.head)
         role = f"{finding.role[0].upper()}{finding.role[1:]}"
-        said = f"{role}: {trial.sentence[0].lower()}{trial.sentence[1:]} It scores {finding.score:.2f} ({trial.probe})."
+        attends = finding.evidence[0].measure.startswith("attention")
+        share = f"On average {percent(finding.score)} of its attention goes there"
+        score = share if attends else f"It scores {finding.score:.2f}"
+        said = f"{role}: {trial.sentence[0].lower()}{trial.sentence[1:]} {score} ({trial.probe})."
         if finding.role == "first token" and where is not None and where.shares[FIRST].share < MENTIONED:
             return f"{said} On ordinary text the first token gets {percent(where.shares[FIRST].share)}."
         return said
@@ -231,6 +242,17 @@ class Report(HeadTable):
         """Of a head that attends to the first token: what that gets on ordinary text."""
         where = self.where.get(finding.head) if finding.role == "first token" else None
         return "" if where is None else f" ({where.shares[FIRST].share:.2f})"
+
+
+def _cost(effect: Effect) -> str:
+    """What zero ablation does to the loss."""
+    low, high = effect.low or 0.0, effect.high or 0.0
+    without = "With its output set to zero the loss on these texts"
+    if low <= 0 <= high:
+        return f"{without} shows no clear change: the 95% interval includes 0."
+    least, most = sorted((abs(low), abs(high)))
+    way = "falls" if effect.mean < 0 else "rises"
+    return f"{without} {way} by {abs(effect.mean):.3f} nats per token (95% interval {least:.3f}–{most:.3f})."
 
 
 def rounded(value: float, digits: int = 6) -> float:

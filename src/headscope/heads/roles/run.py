@@ -17,6 +17,7 @@ from headscope.attention.progress import report_progress, uninterrupted
 from headscope.checked import checked
 from headscope.errors import InputError
 from headscope.heads.bootstrap import RESAMPLES, bootstrap
+from headscope.heads.look.importance import Effect, importance
 from headscope.heads.look.look import Look
 from headscope.heads.questions.where import ClassShare, HeadWhere, where
 from headscope.heads.roles.battery import BATTERY, Role
@@ -52,6 +53,8 @@ class RoleOptions:
     """On about how many of a probe's inputs heads are mean-ablated; 0 leaves ablation out."""
     most_ablated: int = 12
     """How many heads of each role are ablated, the strongest first."""
+    importance: bool = False
+    """Whether to measure the loss on ordinary texts without each head, which takes a pass for every head."""
 
     def __post_init__(self) -> None:
         if not 8 <= self.inputs <= 4096:
@@ -79,6 +82,7 @@ def run_battery(model: OpenModel, options: RoleOptions | None = None) -> Report:
     options = options or RoleOptions()
     roles = options.chosen()
     vocabulary = Vocabulary(model, options.seed, options.separators)
+    costs = _importance(model, vocabulary) if options.importance else {}
     probes = make_probes(vocabulary, roles, options.inputs, options.seed)
     work = Work(sum(_n_tokens(probe) for probe in probes.values() if isinstance(probe, Probe)), options.controls)
     trials = measure_roles(model, roles, probes, options.alpha, work.advance)
@@ -105,15 +109,24 @@ def run_battery(model: OpenModel, options: RoleOptions | None = None) -> Report:
         where=work.unless_stopped("at ordinary texts", lambda: ordinary_where(model, vocabulary), {})
         if options.roles is None and not options.own
         else {},
+        importance=costs,
     )
 
 
+def _ordinary_texts(vocabulary: Vocabulary) -> list[list[int]]:
+    """Tokenize the ordinary texts that come with headscope; none if the model reads no text."""
+    texts = ORDINARY.read_text(encoding="utf-8").split("\n----\n") if vocabulary.reads_text else ()
+    return [list(vocabulary.tokenize(text).ids[: vocabulary.context]) for text in texts]
+
+
+def _importance(model: OpenModel, vocabulary: Vocabulary) -> dict[str, Effect]:
+    measured = {str(each.head): vars(each.loss).values() for each in importance(model, _ordinary_texts(vocabulary))}
+    return {head: Effect(*(rounded(number or 0.0) for number in numbers)) for head, numbers in measured.items()}
+
+
 def ordinary_where(model: OpenModel, vocabulary: Vocabulary) -> dict[str, HeadWhere]:
-    """Where each head's attention goes on the ordinary texts that come with headscope; empty if a model reads none."""
-    if not vocabulary.reads_text:
-        return {}
-    texts = (vocabulary.tokenize(text).ids for text in ORDINARY.read_text(encoding="utf-8").split("\n----\n"))
-    looks = (Look(model, model.prepare(list(ids[: vocabulary.context]))).read() for ids in texts)
+    """Measure where each head's attention goes on ordinary texts; empty if a model reads none."""
+    looks = (Look(model, model.prepare(ids)).read() for ids in _ordinary_texts(vocabulary))
     try:
         found = where(looks)
     except InputError:  # no site reads its own text
