@@ -287,9 +287,8 @@ def p95(taken: list[float]) -> float:
 
 async def queued(session: Any, seed: int, long: bool) -> list[tuple[float, float]]:
     """Processor milliseconds of this process while each short text waited and was read, in the server's own queue."""
-    from headscope.app.pages.microscope import LookRequest
+    from headscope.app.pages.microscope import LONG_REQUEST, LookRequest
     from headscope.app.server.fair_queue import FairQueue, Turn
-    from headscope.app.server.worker import kind_of
 
     queue, taken = FairQueue(), []
 
@@ -297,7 +296,8 @@ async def queued(session: Any, seed: int, long: bool) -> list[tuple[float, float
         for text in range(100 if slow else EACH):
             asked = LookRequest(text=text_of(words, seed + 1_000 * number + text))
             before = time.process_time()
-            await queue.run(Turn(str(number), kind_of(session, asked)), lambda asked=asked: session.look(asked))
+            kind = "long" if session.text_size(asked) > LONG_REQUEST else "short"
+            await queue.run(Turn(str(number), kind), lambda asked=asked: session.look(asked))
             if not slow:
                 taken.append((time.process_time() - before) * 1e3)
 

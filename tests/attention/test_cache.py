@@ -41,17 +41,6 @@ def test_step_by_step_equals_all_at_once(mask: Mask, steps: list[int], pairing: 
     assert_close(in_steps(layers, x, steps, mask), whole)
 
 
-def test_rewinding_tries_another_continuation() -> None:
-    module = MultiHeadAttention(16, 2, rope=Rope(8)).eval()
-    x, other = torch.randn(1, 6, 16), torch.randn(1, 2, 16)
-    cache = KVCache(module, capacity=6)
-    module(x, mask=causal(), cache=cache[0])
-    cache.advance(6)
-    cache.rewind(4)
-    again = module(other, mask=causal(), cache=cache[0])
-    assert_close(again, module(torch.cat((x[:, :4], other), 1), mask=causal())[:, 4:])
-
-
 def test_cached_keys_and_values_have_no_gradient() -> None:
     module = MultiHeadAttention(16, 2)
     cache = KVCache(module, capacity=4)
@@ -93,8 +82,6 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: give(MultiHeadAttention(16, 4, 2, d_head=1), 2, 1),
         "new keys of shape (2, 2, 1, 1) do not fit a cache for batch 2, 2 KV heads of 4",
     ),
-    "ahead": (lambda: filled().rewind(7), "cannot rewind to 7: the cache holds 6 tokens"),
-    "before": (lambda: filled().rewind(-1), "cannot rewind to -1: the cache holds 6 tokens"),
     "layer": (lambda: filled()[2], "layer 2: this cache has layers 0–1; make it with more n_layers"),
     "layer-below": (lambda: filled()[-1], "layer -1: this cache has layers 0–1"),
     "no-capacity": (lambda: KVCache(MODULE, capacity=0), "at least 1: n_layers=1, batch=1, capacity=0"),

@@ -254,17 +254,11 @@ class KVCache:
         self._check_capacity(n_tokens)
         self.length += n_tokens
 
-    def rewind(self, length: int = 0) -> None:
-        """Drop everything after the first ``length`` tokens."""
-        if not 0 <= length <= self.length:
-            raise ShapeError(f"cannot rewind to {length}: the cache holds {self.length} tokens")
-        self.length = length
-
     def _check_capacity(self, n_tokens: int) -> None:
         if self.length + n_tokens > self.capacity:
             raise ShapeError(
                 f"the cache is full: it holds {self.length} of {self.capacity} tokens and {n_tokens} more were given; "
-                "make it with a larger capacity, or rewind() it"
+                "make it with a larger capacity"
             )
 
 

@@ -88,10 +88,7 @@ def _measure(recipe: Recipe, reader: CorpusReader, opener: Opener | None) -> Pac
     """Measure the shards that have no tally yet: here, while the corpus is read where that helps, or elsewhere."""
     folder, source, options = reader.folder, reader.source, reader.source.options
     here = opener is None or (options.workers == 1 and not options.ray)
-    # Measured while it is read beside a GPU only, as on a CPU both need the same cores; and never what is known only
-    # by reading it.
-    ahead = device_of(source.model.model).type == "cuda" and not source.corpus.known_by_reading
-    if reader.packing is None and not (here and ahead):
+    if reader.packing is None and not (here and _reads_ahead(source)):
         reader.read_all()
     folder.start(recipe)  # not before: a corpus that cannot be read leaves none
     unit, shards = reader.missing()
@@ -110,6 +107,14 @@ def _measure(recipe: Recipe, reader: CorpusReader, opener: Opener | None) -> Pac
         raise KeyboardInterrupt(f"{folder.n_tallies()}{of} shards are kept in {folder.path}") from stopped
     assert reader.packing is not None, "it is there when the last shard has been read"
     return reader.packing
+
+
+def _reads_ahead(source: CorpusSource) -> bool:
+    """Whether shards are measured while the corpus is read: beside a GPU. On a CPU both would need the same cores.
+
+    A text that is known only by reading it is read before anything of it is measured.
+    """
+    return device_of(source.model.model).type == "cuda" and not source.corpus.known_by_reading
 
 
 def _recipe(

@@ -16,13 +16,13 @@ from headscope.app.pages.census import Censuses
 from headscope.app.pages.film import Films
 from headscope.app.pages.microscope import RequestProgress, Session
 from headscope.app.server.fair_queue import FairQueue, ReaderLeftError, Turn
-from headscope.app.server.routes import census, classroom, lab, learn, microscope, models
+from headscope.app.server.routes import census, classroom, lab, learn, microscope
 from headscope.app.server.worker import DISCONNECTED, RequestWorker
 
 
 def routers(worker: RequestWorker) -> list[APIRouter]:
     """The routes of every page."""
-    pages = [each.routes(worker) for each in (models, microscope, lab)]
+    pages = [each.routes(worker) for each in (microscope, lab)]
     held = [learn.routes(worker, Films(), None), classroom.routes(worker, None)]
     return [*pages, *held, census.routes(worker, Censuses())]
 
@@ -73,11 +73,11 @@ def test_what_a_page_computes_waits_in_the_queue_of_its_kind(session, monkeypatc
 def test_progress_is_found_by_name_while_the_request_runs(session: Session, name: str, asked: str, found: bool):
     worker = RequestWorker(ModelRegistry(session))
 
-    def work() -> tuple[RequestProgress, RequestProgress]:
+    def work() -> list[RequestProgress]:
         queue, turn = worker._turns["10.0.0.1", ""]
         turn.progress = ("reading", 1, 2)
         assert (turn.kind, queue) == ("long", worker.training)
-        return worker.progress(request(), asked), worker.progress(request(address="10.0.0.2"), asked)
+        return [worker.progress(request(), asked), worker.progress(request(address="10.0.0.2"), asked)]
 
     mine, of_another = asyncio.run(worker.run_in(worker.training, request(name), work))  # type: ignore[misc]
     assert mine == (RequestProgress(what="reading", done=1, total=2, place=0) if found else RequestProgress())

@@ -99,8 +99,6 @@ def test_texts_are_read_back_by_the_tokenizer() -> None:
         assert [token.id for token in scope.look(text).tokens] == ids
 
 
-def test_unknown_rules_and_sizes_are_refused() -> None:
+def test_unknown_rules_are_refused() -> None:
     with pytest.raises(InputError, match=r"next token: no head is compiled.*previous token"):
         Program("mine", ("next token",))
-    with pytest.raises(InputError, match=r"context=8.*at least 32"):
-        CompileOptions(context=8)

@@ -53,21 +53,18 @@ class Card:
         """FLOPs of one more token after this many, by part."""
         return next_token_flops(self.model, self.parameters, length)
 
-    def change(self, *, n_heads: int | None = None, n_kv_heads: int | None = None, d_head: int | None = None) -> Card:
-        """The card of the same model with other heads; without ``d_head`` the width n_heads × d_head stays."""
+    def change(self, *, n_heads: int | None = None, n_kv_heads: int | None = None) -> Card:
+        """The card of the same model with other heads; the width n_heads × d_head stays."""
         model = self.model
-        for name, size in (("n_heads", n_heads), ("n_kv_heads", n_kv_heads), ("d_head", d_head)):
+        for name, size in (("n_heads", n_heads), ("n_kv_heads", n_kv_heads)):
             if size is not None and size < 1:
                 raise InputError(f"{name}={size} must be at least 1")
         if model.latent is not None and n_kv_heads is not None:
             raise InputError("MLA caches one latent vector for all heads: it has no KV heads to change")
         heads, width = n_heads or model.n_heads, model.n_heads * model.d_head
-        if d_head is None and model.latent is None:
-            if width % heads:
-                raise InputError(
-                    f"a width of {width} does not divide into {heads} heads; use a divisor, or give d_head too"
-                )
-            d_head = width // heads
+        if model.latent is None and width % heads:
+            raise InputError(f"a width of {width} does not divide into {heads} heads; use a divisor")
+        d_head = width // heads if model.latent is None else None
         kv = n_kv_heads or max(1, heads * model.n_kv_heads // model.n_heads)
         wanted = {"n_heads": heads, "n_kv_heads": kv, "d_head": d_head}
         replaced = {key for name in wanted for key in KEYS[name]} | {"multi_query"}

@@ -9,7 +9,6 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from headscope.errors import InputError
 from headscope.lab.compile.programs import Program
 from headscope.lab.compile.selectors import N_WORDS, QueryKey, ResidualLayout, Selector, offset
 from headscope.lab.compile.words import word_tokenizer
@@ -31,13 +30,6 @@ class CompileOptions:
     noise: float = 0.03
     """Length of a random vector added to the embedding of every token and position, which have length 1."""
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.context < 32 or self.decoys < 0 or self.noise < 0:
-            raise InputError(
-                f"context={self.context}, decoys={self.decoys}, noise={self.noise}: compiled models read at least 32 "
-                "tokens; the other two are not negative"
-            )
 
 
 @dataclass(frozen=True)
@@ -71,8 +63,11 @@ def compile_program(program: Program, options: CompileOptions | None = None) -> 
         for place, head in enumerate(order):
             job = jobs[place] if place < len(jobs) else None
             truth[f"{layer}.{head}"] = None if job is None else job.selector.rule
-            matrices = _decoy(layout, options, generator) if job is None else _matrices(layout, job)
-            _set_head(model, layer, head, matrices)
+            if job is None:
+                made = _decoy(layout, options, generator)
+            else:
+                made = job.selector.make(layout), layout.read(layout.token), layout.write(job.writes)
+            _set_head(model, layer, head, made)
     _hide(model, options, generator)
     ordered = {head: truth[head] for head in sorted(truth)}
     return Compiled(program, model.eval(), word_tokenizer(), ordered)
@@ -108,10 +103,6 @@ def _empty(layout: ResidualLayout, n_layers: int, n_heads: int) -> TinyTransform
 
 Matrices = tuple[QueryKey, Tensor, Tensor]
 """W_Q and W_K; W_V ``[d_model, d_head]``; W_O ``[d_head, d_model]``."""
-
-
-def _matrices(layout: ResidualLayout, job: _Job) -> Matrices:
-    return job.selector.make(layout), layout.read(layout.token), layout.write(job.writes)
 
 
 def _decoy(layout: ResidualLayout, options: CompileOptions, generator: torch.Generator) -> Matrices:

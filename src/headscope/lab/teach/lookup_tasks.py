@@ -32,13 +32,6 @@ class LookupTask:
     n_keys: int = 6
     n_values: int = 8
 
-    def __post_init__(self) -> None:
-        if not 1 <= self.lookups <= self.n_keys or self.n_keys > 8 or self.n_values < 2:
-            raise InputError(
-                f"lookups={self.lookups}, n_keys={self.n_keys}, n_values={self.n_values}: use 1 to n_keys lookups, at "
-                "most 8 keys and at least 2 values"
-            )
-
     @property
     def questions(self) -> Int[Tensor, "question lookup"]:
         """Every possible question: the keys it names, in order."""

@@ -228,17 +228,7 @@ class _Rescue:
         return _SAYS[self.name]
 
 
-@dataclass(frozen=True)
-class _Rescues:
-    """All of them in a model with room, and in a narrow one."""
-
-    rows: list[_Rescue]
-    narrow: list[_Rescue]
-    chance: float = KEYS.chance
-
-
-def rescues() -> _Rescues:
-    """The results of this release."""
+def rescues(width: str = "wide") -> list[_Rescue]:
+    """The results of this release, in a model with room or in a narrow one."""
     stored: dict[str, Any] = json.loads(RESCUES.read_text(encoding="utf-8"))
-    rows, narrow = ([_Rescue(name, stored[width][name]) for name in _SAYS] for width in RESCUE_WIDTHS)
-    return _Rescues(rows, narrow)
+    return [_Rescue(name, stored[width][name]) for name in _SAYS]

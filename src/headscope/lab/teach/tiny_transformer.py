@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from headscope.attention.masks import causal, full
 from headscope.attention.module import MultiHeadAttention
-from headscope.errors import InputError, ShapeError
+from headscope.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,13 +33,6 @@ class TinyConfig:
     norm: bool = False
     causal: bool = True
     residual: bool = True
-
-    def __post_init__(self) -> None:
-        if min(self.vocabulary, self.context, self.n_layers) < 1 or self.d_ff < 0:
-            raise ShapeError(
-                f"sizes must be at least 1: vocabulary={self.vocabulary}, context={self.context}, "
-                f"n_layers={self.n_layers}; and d_ff={self.d_ff} at least 0"
-            )
 
 
 class TinyBlock(nn.Module):
@@ -79,13 +72,9 @@ class TinyTransformer(nn.Module):
 
     def embed(self, ids: Int[Tensor, "batch token"]) -> Float[Tensor, "batch token d_model"]:
         """Token plus position embeddings."""
-        length, vocabulary, context = ids.shape[1], self.config.vocabulary, self.config.context
+        length, context = ids.shape[1], self.config.context
         if length > context:
             raise InputError(f"{length} tokens, but the context of this model is {context}; use a larger context")
-        if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < vocabulary:
-            raise InputError(
-                f"token ids {int(ids.min())}…{int(ids.max())}: the vocabulary of this model is 0…{vocabulary - 1}"
-            )
         return self.embedding(ids) + self.positions.weight[:length]  # type: ignore[no-any-return]
 
     def forward(self, ids: Int[Tensor, "batch token"]) -> Float[Tensor, "batch token vocabulary"]:

@@ -9,12 +9,12 @@ from headscope.lab.teach.one_or_many import KEYS, RESCUE_WIDTHS, SOLVED, compare
 
 
 def test_one_head_and_a_wider_one_fail_and_the_others_help() -> None:
-    found = {each.name: each for each in rescues().rows}
+    found = {each.name: each for each in rescues()}
     assert [arm.name for arm in rescue_arms(RESCUE_WIDTHS["wide"])] == list(found)
     assert found["one head"].solved == found["twice as wide"].solved == 0
     assert max(found["one head"].mean, found["twice as wide"].mean) < 0.3
     assert all(found[name].mean > 0.8 for name in ("a second head", "another layer", "a bigger FFN"))
-    assert next(each.mean for each in rescues().narrow if each.name == "a bigger FFN") < SOLVED, "it needs room"
+    assert next(each.mean for each in rescues("narrow") if each.name == "a bigger FFN") < SOLVED, "it needs room"
     assert all(each.says for each in found.values())
 
 
