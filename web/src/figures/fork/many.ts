@@ -118,8 +118,8 @@ export function switchOff(pen: Pen, real: Evidence): void {
   // the text, with what the head reads below it
   tokens.forEach((token, at) => {
     const special = at === 0 && real.opens;
-    const letter = special ? size * 0.62 : size;
-    const long = textWidth(token, `${letter}px "IBM Plex ${special ? "Mono" : "Serif"}"`);
+    const letter = special ? size * 0.56 : size;
+    const long = special ? token.length * letter * 0.6 : textWidth(token, `${letter}px "IBM Plex Serif"`);
     if (x + long > width) [x, y] = [0, y + full + 36];
     pen.text(`token:${at}`, x, y, letter, token, { kind: special ? "mono" : at === last ? "w token" : "w", s: "x" });
     if (at === last) pen.line("under", x, y + size * 0.18, x + long, y + size * 0.18, { stroke: "var(--accent)", thick: 2 }); // prettier-ignore

@@ -23,7 +23,7 @@ export function mix(pen: Pen): void {
     });
   else {
     top = spots.at(-1)!.y + 160;
-    butterfly(pen, top - 152, 24, 16);
+    butterfly(pen, top - 146, 24, 16);
   }
   const apart = size * thick + 92;
   const left = wide ? 388 : width - count * cells; // of W_O and of y, which has one place in both arrangements

@@ -4,7 +4,7 @@ const names = ["Ask", "Average", "Two heads", "Join", "Mix", "Many heads", "Swit
 const many = (heads: number, each: number, sets: number) =>
   sets === heads
     ? `${heads} heads with ${each} numbers each: joined end to end they make ${heads * each}. Each head keeps its own keys and values for every word it has read, and these fill the memory. **Let heads share them.**`
-    : `${heads} heads share ${sets} ${sets === 1 ? "set" : "sets"} of keys and values. There are still ${heads} queries and ${heads} outputs, but the memory for keys and values is **${heads / sets} times smaller.**`;
+    : `${heads} heads share ${sets} ${sets === 1 ? "set of keys and values (1 KV head)" : `sets of keys and values (${sets} KV heads)`}. There are still ${heads} queries and ${heads} outputs, but the memory for keys and values is **${heads / sets} times smaller.**`;
 
 export default {
   steps: names,
@@ -111,7 +111,7 @@ export default {
     "To keep it small, both heads read the same values. In a real layer each head, or group of heads, has its own.",
     "",
     "Only the bars of the first two heads are computed; the others are invented.",
-    "Measured on the loaded model; a switched-off head outputs zeros. Dashed: as it was.",
+    "A head's name is its layer and its number there, both counted from 0. Measured on the loaded model; a switched-off head outputs zeros. Dashed: as it was.",
   ],
   symbols: {
     y: "MultiHead(X), the result y: as many numbers as went in.",

@@ -85,7 +85,7 @@ export default {
   kept: {
     tokens: "Tokens read",
     window: "Filled: kept. Dashed: dropped.",
-    latent: "Black: the short rows, which are kept. Dashed: keys and values, made from them.",
+    latent: "Solid: the short rows, which are kept. Dashed: keys and values, made from them.",
     linear: "Each token is added to the head's table (filled), and then dropped.",
   },
   transpose: "transpose after view",
