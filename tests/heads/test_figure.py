@@ -221,6 +221,10 @@ def test_a_recorder_writes_to_the_logger_it_is_given(scope: Scope) -> None:
     assert board.seen == wandb.seen
     assert board.seen["headscope/best induction"] == (recorder.film.best("induction")[0], 7)
     assert "headscope/text_loss" not in board.seen, "no text was given"
+    recorder.record(9, force=True)
+    listed = str(recorder.film).splitlines()
+    assert listed[0].startswith("2 recorded steps")
+    assert len({tuple(line.split()) for line in listed}) == len(listed), "the last step alone is listed"
 
 
 def test_progress_is_shown_after_a_second_and_turned_off(

@@ -86,6 +86,10 @@ class Film(HeadTable):
     def _title(self) -> str:
         return f"{len(self.points)} recorded steps; scores on repeated random tokens after the last"
 
+    def ranked_rows(self) -> list[dict[str, Any]]:
+        """The rows of the last step, the largest first."""
+        return [row for row in super().ranked_rows() if row["step"] == self.points[-1].step]
+
     def series(self, name: str) -> list[float]:
         """One field of the points over time, such as ``second_copy``."""
         return [float(getattr(point, name)) for point in self.points]
