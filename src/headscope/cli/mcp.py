@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from headscope.cli.options import app
+from headscope.cli.options import Model, app
 
 
 @app.command()
@@ -14,6 +14,7 @@ def mcp(
     models: Annotated[
         list[str] | None, typer.Argument(help="Models to open [default: `embedded`, the built-in model].")
     ] = None,
+    named: Model = None,
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Serve over HTTP on this port; 0 is a free one.")
     ] = None,
@@ -37,7 +38,8 @@ def mcp(
     from headscope.app.server import ServeOptions, serve_tools
     from headscope.scope import load
 
-    opened = {name: load(None if name == "embedded" else name) for name in models or ["embedded"]}
+    names = [*(models or ()), *filter(None, [named])] or ["embedded"]
+    opened = {name: load(None if name == "embedded" else name) for name in names}
     made = server(Tools(opened, load if allow_models else None))
     if port is None:
         made.run()

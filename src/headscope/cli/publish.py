@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from headscope.cli.options import AsJson, app, say, show_json
+from headscope.cli.options import AsJson, Model, app, say, show_json
 
 MEGABYTE = 1e6
 Precision = Literal["float16", "float32"]  # of weights in a site
@@ -20,6 +20,7 @@ def publish(
     models: Annotated[
         list[str] | None, typer.Argument(help="Hugging Face model names or folders [default: the built-in model].")
     ] = None,
+    named: Model = None,
     census: Annotated[list[Path] | None, typer.Option(help="Scan results to show. Can be repeated.")] = None,
     text: Annotated[list[str] | None, typer.Option(help="A text to save with the website. Can be repeated.")] = None,
     title: Annotated[str, typer.Option(help="The title of the website.")] = "",
@@ -46,8 +47,8 @@ def publish(
     from headscope.app.publish.site import PublishOptions, publish
 
     options = PublishOptions(
-        out=out, models=models or (), censuses=census or (), looks=text or (), title=title, text=footer,
-        docs=docs, dtype=dtype, i_may=i_may, one_file=one_file,
+        out=out, models=[*(models or ()), *filter(None, [named])], censuses=census or (), looks=text or (), title=title,
+        text=footer, docs=docs, dtype=dtype, i_may=i_may, one_file=one_file,
     )  # fmt: skip
     made = publish(options, lambda line: None if as_json else say(line, err=True))
     if as_json:
