@@ -252,12 +252,10 @@ class AttentionMode(TorchFunctionMode):
         out = func(*args, **kwargs)
         if self._tracked:
             self._track(name, args, kwargs, out)
-        if self._scores and isinstance(out, Tensor) and any(self._is_scores(item, out) for item in args):
+        like_scores = (id(item) in self._scores and item.numel() == out.numel() for item in args)
+        if self._scores and isinstance(out, Tensor) and any(like_scores):
             self._scores[id(out)] = out
         return out
-
-    def _is_scores(self, item: Any, like: Tensor) -> bool:
-        return isinstance(item, Tensor) and id(item) in self._scores and item.numel() == like.numel()
 
     def _site(self) -> tuple[nn.Module | None, str]:
         module = self.stack[-1] if self.stack else None

@@ -366,13 +366,14 @@ def layer_names(model: nn.Module, paths: Mapping[str, str]) -> dict[str, str]:
     """Layers by the path of the list member that holds a site, named as the site is; members without one in between."""
     named: dict[str, str] = {}
     lists: dict[str, str] = {}
-    held = [path + "." for path in paths.values()]
+
+    def holds(member: str) -> bool:
+        return any(path.startswith(member + ".") for path in paths.values())
+
     for site, path in paths.items():
         words = path.split(".")
         cuts = [cut for cut in range(1, len(words)) if isinstance(_part(model, words[:cut]), nn.ModuleList)]
-        full = [
-            cut for cut in reversed(cuts) if all(_any_below(words[:cut], i, held) for i in _members(model, words[:cut]))
-        ]
+        full = [cut for cut in reversed(cuts) if all(map(holds, _members(model, words[:cut])))]
         if not cuts:
             continue
         cut = (full or cuts)[0]
@@ -384,7 +385,7 @@ def layer_names(model: nn.Module, paths: Mapping[str, str]) -> dict[str, str]:
             lists[".".join(words[:cut])] = name.removesuffix(member)
     for path, stem in lists.items():
         for member in _members(model, path.split(".")):
-            named.setdefault(f"{path}.{member}", f"{stem}{member}")
+            named.setdefault(member, f"{stem}{member.rpartition('.')[2]}")
     return named
 
 
@@ -393,9 +394,4 @@ def _part(model: nn.Module, words: list[str]) -> nn.Module:
 
 
 def _members(model: nn.Module, words: list[str]) -> list[str]:
-    return [name for name, _ in _part(model, words).named_children()]
-
-
-def _any_below(words: list[str], member: str, held: list[str]) -> bool:
-    prefix = ".".join([*words, member]) + "."
-    return any(path.startswith(prefix) for path in held)
+    return [".".join([*words, name]) for name, _ in _part(model, words).named_children()]

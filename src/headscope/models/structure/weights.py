@@ -38,8 +38,9 @@ def find_output_paths(traced: TracedPass) -> list[OutputPath]:
     found: dict[str, OutputPath] = {}
     paths = []
     for call in traced.calls:
-        path = None if call.matrix is None or call.x is None else _output_path(call.matrix, call.z, call.x)
-        paths.append(path or found.get(call.path) or OutputPath(None, "mixed", NO_MATRIX))
+        how = None if call.x is None else how_heads_reach(call.z, call.x, Heads(tuple(call.z.shape)))
+        path = found.get(call.path) or OutputPath(None, "mixed", NO_MATRIX)
+        paths.append(path if how is None else OutputPath(call.matrix, *how))
         found.setdefault(call.path, paths[-1])
     return paths
 
@@ -75,12 +76,6 @@ class Heads(NamedTuple):
     from_heads: Callable[[Tensor], Tensor] = lambda z: z
     channels_last: Callable[[Tensor], Tensor] = lambda x: x
     """Brings the input of W_O to channels last."""
-
-
-def _output_path(matrix: str, z: SourceNode, x: Node) -> OutputPath | None:
-    """How W_O's input ``x`` comes from z ``[batch, query, head, d_value]``; None where it is not by head at all."""
-    how = how_heads_reach(z, x, Heads(tuple(z.shape)))
-    return None if how is None else OutputPath(matrix, *how)
 
 
 def how_heads_reach(z: SourceNode, x: Node, heads: Heads) -> tuple[HeadSum, str, Layout] | None:
