@@ -24,14 +24,7 @@ from headscope.heads.edits.hidden_keys import softmax_with_sink
 from headscope.heads.edits.replacements import How, RunningMean, draw, refuse_no_texts
 from headscope.models.recording import OpenModel
 from headscope.models.structure.projections import Which
-from headscope.models.structure.readers import (
-    Norm,
-    has_own_norm,
-    probed,
-    read_without,
-    writer_names,
-    written_to,
-)
+from headscope.models.structure.readers import Norm, has_own_norm, probed, read_without, writer_names, written_to
 from headscope.models.structure.recorder import RecordedStream, current_recorder, record_stream
 from headscope.names import Head, HeadName
 

@@ -239,11 +239,7 @@ class Circuitry(ReaderHooks):
 
 
 def run_circuit(
-    patched: PatchedModel,
-    inputs: Mapping[str, Tensor],
-    corrupted: PassState,
-    edges: Sequence[Edge],
-    cut: bool = False,
+    patched: PatchedModel, inputs: Mapping[str, Tensor], corrupted: PassState, edges: Sequence[Edge], cut: bool = False
 ) -> Float[Tensor, "pair 1 vocabulary"]:
     """Last logits of the clean inputs when only these edges are clean; with ``cut``, when only these are corrupted."""
     with torch.no_grad():

@@ -108,10 +108,7 @@ def site_contribution(look: Look, site: str, position: int) -> SiteContribution:
 
 
 def split_logit(
-    recorded: RecordedPass,
-    place: int,
-    tokens: tuple[str | int, str | int | None],
-    logits: Float[Tensor, " vocabulary"],
+    recorded: RecordedPass, place: int, tokens: tuple[str | int, str | int | None], logits: Float[Tensor, " vocabulary"]
 ) -> LogitAttribution:
     """Split a logit over the writers of a recorded pass: each head's share, and everything else together."""
     model = recorded.model

@@ -258,10 +258,7 @@ class Look:
 
     @own_precision()
     def weights(
-        self,
-        head: HeadName,
-        rows: Index | int = slice(None),
-        columns: Index | int = slice(None),
+        self, head: HeadName, rows: Index | int = slice(None), columns: Index | int = slice(None)
     ) -> Float[Tensor, "query key"]:
         """Any rectangle of one head's pattern, exact: rows are queries, columns keys."""
         if isinstance(rows, int) or isinstance(columns, int):
@@ -383,11 +380,7 @@ class Look:
 
     @own_precision()
     def why(
-        self,
-        head: HeadName,
-        query: int | str = -1,
-        key: int | str | None = None,
-        minus: int | str | None = None,
+        self, head: HeadName, query: int | str = -1, key: int | str | None = None, minus: int | str | None = None
     ) -> Why:
         """Split one attention score over the writers into query and key; ``key=None`` is the strongest key of the row.
 

@@ -73,12 +73,7 @@ tracer: ContextVar[Callable[[AttentionCall], Tensor] | None] = ContextVar("heads
 
 
 def attention(
-    module: torch.nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    **named: Any,
+    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **named: Any
 ) -> tuple[Tensor, None]:
     """Attend, as transformers calls it: q, k, v ``[batch, head, position, d]``; z ``[batch, position, head, d]``."""
     scores = _scores(module, query, key, attention_mask, named)
