@@ -17,21 +17,8 @@ FEWEST = 4
 TRIES = 40
 NAMES = ("Mary", "John", "Tom", "James", "Anna", "Alice", "Paul", "Peter", "Jane", "George", "Sarah", "Henry", "Jack")
 THINGS = (
-    "book",
-    "letter",
-    "apple",
-    "key",
-    "ring",
-    "coin",
-    "cup",
-    "hat",
-    "lamp",
-    "knife",
-    "stone",
-    "box",
-    "bag",
-    "coat",
-)
+    "book", "letter", "apple", "key", "ring", "coin", "cup", "hat", "lamp", "knife", "stone", "box", "bag", "coat",
+)  # fmt: skip
 NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 SINGULAR = ("man", "woman", "boy", "girl", "horse", "dog", "king", "tree", "house")
 PLURAL = ("men", "women", "boys", "girls", "horses", "dogs", "kings", "trees", "houses")

@@ -28,36 +28,14 @@ BOOL_NAME, FLOAT_NAME = "headscope", "headscope_float"
 
 # Arguments that reach the function and do not change its result: they are for others, or the mask already holds them.
 IGNORED_ARGUMENTS = frozenset(
-    {
-        "cache_position",
-        "cu_seq_lens_k",
-        "cu_seq_lens_q",
-        "deterministic",
-        "dropout",
-        "encoder_attention_mask",
-        "encoder_hidden_states",
-        "image_sizes",
-        "inputs_embeds",
-        "interpolate_pos_encoding",
-        "is_causal",
-        "labels",
-        "logits_to_keep",
-        "max_length_k",
-        "max_length_q",
-        "num_items_in_batch",
-        "output_attentions",
-        "output_hidden_states",
-        "output_router_logits",
-        "past_key_values",
-        "position_embeddings",
-        "position_ids",
-        "return_dict",
-        "return_loss",
-        "sliding_window",
-        "token_type_ids",
-        "use_cache",
-    }
-)
+    (
+        "cache_position", "cu_seq_lens_k", "cu_seq_lens_q", "deterministic", "dropout", "encoder_attention_mask",
+        "encoder_hidden_states", "image_sizes", "inputs_embeds", "interpolate_pos_encoding", "is_causal", "labels",
+        "logits_to_keep", "max_length_k", "max_length_q", "num_items_in_batch", "output_attentions",
+        "output_hidden_states", "output_router_logits", "past_key_values", "position_embeddings", "position_ids",
+        "return_dict", "return_loss", "sliding_window", "token_type_ids", "use_cache",
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
