@@ -15,6 +15,7 @@ import resource
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -22,6 +23,7 @@ import torch
 from headscope.lab.teach.lookup_tasks import Budget
 from headscope.lab.teach.one_or_many import (
     KEYS,
+    OTHER_WIDTHS,
     PARTITION,
     PARTITION_WIDTH,
     ROLES,
@@ -72,13 +74,20 @@ def main() -> None:
     trials = [(task, arm, given.seeds, budget) for task in (KEYS, ROLES) for arm in arms(KEYS.lookups, budget.d_model)]
     narrow = replace(budget, d_model=PARTITION_WIDTH)
     divided = [(PARTITION, arm, given.seeds, narrow) for arm in partition_arms()]
+    others = [
+        (PARTITION, arm, given.seeds, replace(budget, d_model=width))
+        for width in OTHER_WIDTHS
+        for arm in partition_arms(width)
+    ]
     if given.partition_only:
         measured = json.loads(RESULTS.read_text(encoding="utf-8"))
-        measured["partition"] = [asdict(each) for each in measured_outcomes(divided, given.workers)]
+        found = [asdict(each) for each in measured_outcomes(divided + others, given.workers)]
+        measured |= {"partition": found[: len(divided)], "other_widths": found[len(divided) :]}
     else:
         start = time.perf_counter()
-        found = measured_outcomes(trials + divided, given.workers)
-        measured = asdict(Results(found[: len(trials)], found[len(trials) :], budget, given.seeds))
+        found = iter(measured_outcomes(trials + divided + others, given.workers))
+        parts = (list(islice(found, len(each))) for each in (trials, divided, others))
+        measured = asdict(Results(*parts, budget, given.seeds))
         measured["machine"] = {
             "python": platform.python_version(),
             "torch": torch.__version__,

@@ -283,7 +283,7 @@ def test_the_committed_results_are_the_picture_and_a_cut_can_be_run_here(show: S
     page.get_by_role("slider", name="Heads").fill("1")
     expect(page.locator("[data-cut]")).to_have_text("2 × 4")
     assert "width=8&heads=2" in page.url
-    expect(page.get_by_text("Not measured for this release. Run it here.")).to_be_visible()
+    expect(page.get_by_role("application", name="A width of 8 cut into heads").locator("circle")).to_have_count(4)
     page.get_by_role("button", name="Run 2 × 4 here").click()
     expect(page.get_by_text("open: run here")).to_be_visible()
     expect(page.get_by_role("button", name="Run 2 × 4 here")).to_be_enabled()

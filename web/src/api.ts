@@ -2771,8 +2771,6 @@ export interface components {
             on_partition: string[];
             /** Partition */
             partition: components["schemas"]["OutcomeFrame"][];
-            /** Partition Width */
-            partition_width: number;
             /** Rows */
             rows: components["schemas"]["LookupRow"][];
             /**

@@ -110,11 +110,10 @@ def test_one_file_allows_its_own_script_by_hash_and_connects_to_nothing(file_on_
     assert "connect-src" not in lines
 
 
-def test_one_or_many_is_trained_and_stopped(visitor: Page, home: str) -> None:
+def test_one_or_many_shows_every_width_and_leaves_training_to_python(visitor: Page, home: str) -> None:
     visitor.goto(f"{home}#one-or-many?v=1&width=8&heads=1")
-    visitor.get_by_role("button", name="Run it here").first.click()
-    expect(visitor.get_by_text("training 2 heads, 0 of 4 done")).to_be_visible()
-    visitor.get_by_role("button", name="Stop").click()
-    visitor.get_by_role("button", name="Run 1 × 8 here").click()
-    expect(visitor.get_by_text("open: run here")).to_be_visible()
+    chart = visitor.get_by_role("application", name="A width of 8 cut into heads")
+    expect(chart.locator("circle")).to_have_count(4)
+    expect(visitor.get_by_role("button", name="Run 1 × 8 here")).to_be_disabled()
+    expect(visitor.locator("[data-needs-python]")).to_be_visible()
     expect(visitor.get_by_role("alert")).to_have_count(0)

@@ -81,9 +81,9 @@ export class Experiments extends PageState {
     this.heads = Math.min(this.heads, width);
   }
 
-  /** The committed outcomes of this width, if it is the one that was measured. */
+  /** The committed outcomes of this width. */
   stored(): Outcome[] {
-    return this.results && this.width === this.results.partition_width ? (this.results.partition as Outcome[]) : [];
+    return (this.results?.partition ?? []).filter((each) => each.n_heads * each.d_head === this.width) as Outcome[];
   }
 
   async run(experiment: "arms" | "partition", more: { task?: number; heads?: number[] } = {}): Promise<void> {

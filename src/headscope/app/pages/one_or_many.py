@@ -15,7 +15,6 @@ from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupTask
 from headscope.lab.teach.one_or_many import (
     KEYS,
     PARTITION,
-    PARTITION_WIDTH,
     ROLES,
     SOLVED,
     Outcome,
@@ -70,7 +69,6 @@ class ResultsResponse(Response):
     chance: float
     arms: list[OutcomeFrame]
     partition: list[OutcomeFrame]
-    partition_width: int
     conclusions: list[str]
     on_partition: list[str]
     rows: list[LookupRow]
@@ -104,8 +102,7 @@ def results() -> ResultsResponse:
         tasks=[task.name for task in TASKS],
         chance=KEYS.chance,
         arms=[_frame(outcome) for outcome in stored.arms],
-        partition=[_frame(outcome) for outcome in stored.partition],
-        partition_width=PARTITION_WIDTH,
+        partition=[_frame(outcome) for outcome in stored.partition + stored.other_widths],
         conclusions=conclusions(stored),
         on_partition=on_partition(stored),
         rows=_rows(KEYS),

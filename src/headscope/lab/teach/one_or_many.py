@@ -23,6 +23,7 @@ KEYS = LookupTask(name="two keys, two values", kind="keys")
 ROLES = LookupTask(name="a subject and its modifier", kind="roles")
 PARTITION = LookupTask(name="two keys of eight", kind="keys", n_keys=8)
 PARTITION_WIDTH = 16
+OTHER_WIDTHS = (8, 32)
 """The partition has a narrower model and more keys, so that heads of d_head 1 can fail."""
 
 # Student's t, two-sided 95 %, by degrees of freedom.
@@ -64,14 +65,16 @@ class Results:
 
     arms: list[Outcome]
     partition: list[Outcome]
+    other_widths: list[Outcome]
+    """The partition again, at the other widths that the page offers."""
     budget: Budget
     seeds: int
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Results:
         """Read what ``asdict`` made of them."""
-        arms, partition = ([Outcome(**row) for row in stored[name]] for name in ("arms", "partition"))
-        return cls(arms, partition, Budget(**stored["budget"]), stored["seeds"])
+        measured = ([Outcome(**row) for row in stored[name]] for name in ("arms", "partition", "other_widths"))
+        return cls(*measured, Budget(**stored["budget"]), stored["seeds"])
 
 
 def arms(lookups: int = 2, d_model: int = 32) -> list[Arm]:

@@ -1,21 +1,18 @@
-// What Four heads and One or many train in a published site: in a worker, told as the server tells it.
+// What Four heads trains in a published site: in a worker, told as the server tells it.
 import type { StreamEvent } from "../../event-stream";
 import { addressOf, isOneFile } from "../../files-of-page";
 import { Problem } from "../../problem";
-import type { TrainingRequest } from "./training";
 
 type Told = { event: StreamEvent<unknown> } | { done: true } | { problem: { kind: string; message: string } };
 
-const PATHS: TrainingRequest["path"][] = ["lab/craft", "lab/one-or-many"];
 let idle: Worker | null = null;
 
 /** Training as it happens; null for what is not trained here. */
 export function trained(path: string, body: unknown, signal?: AbortSignal): AsyncIterable<StreamEvent<unknown>> | null {
-  const known = PATHS.find((each) => each === path);
-  return known && body !== undefined ? train({ path: known, body }, signal) : null;
+  return path === "lab/craft" ? train(body, signal) : null;
 }
 
-async function* train(asked: TrainingRequest, signal?: AbortSignal): AsyncGenerator<StreamEvent<unknown>> {
+async function* train(asked: unknown, signal?: AbortSignal): AsyncGenerator<StreamEvent<unknown>> {
   const worker = idle ?? (await startWorker());
   idle = null;
   const said: Told[] = [];

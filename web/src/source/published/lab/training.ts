@@ -1,16 +1,9 @@
-// Trains beside the page: the heads of Four heads, and the arms of One or many. Stopped by ending this worker.
+// Trains the heads of Four heads beside the page. Stopped by ending this worker.
 import { craftHeads } from "./craft-heads";
-import { oneOrMany } from "./one-or-many/experiment";
 
-export const TRAINED = { "lab/craft": craftHeads, "lab/one-or-many": oneOrMany } as const;
-export interface TrainingRequest {
-  path: keyof typeof TRAINED;
-  body: unknown;
-}
-
-onmessage = ({ data: { path, body } }: MessageEvent<TrainingRequest>) => {
+onmessage = ({ data }: MessageEvent<Parameters<typeof craftHeads>[0]>) => {
   try {
-    for (const event of TRAINED[path](body as never)) postMessage({ event });
+    for (const event of craftHeads(data)) postMessage({ event });
     postMessage({ done: true });
   } catch (error) {
     const { kind, message } = error as { kind?: string; message?: string };

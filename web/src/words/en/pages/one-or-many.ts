@@ -51,7 +51,6 @@ export default {
   partition: "the partition",
   chosen: (title: string, heads: number, size: number) =>
     `${title}. ${heads} heads of ${size} chosen. Arrow keys choose.`,
-  notMeasured: "Not measured for this release. Run it here.",
 
   oneRow: "One row of the task",
   answer: "answer",
