@@ -13,7 +13,8 @@ export type LookCard = Sent<Schemas["LookResponse"]>;
 export type WeightsRequest = Required<Schemas["WeightsRequest"]>;
 export type Measure = WeightsRequest["measure"];
 export type Edge = Schemas["HeadArrow"];
-export type Progress = Schemas["RequestProgress"];
+/** How far a request is; `says` is the sentence where done and total are not counts to show. */
+export type Progress = Schemas["RequestProgress"] & { says?: string };
 export type Models = Schemas["ModelList"];
 export type AttributionRequest = Schemas["AttributionRequest"];
 export type FoundToken = Schemas["TokenResponse"];

@@ -68,21 +68,30 @@ export const MODEL_FILES = [
 /** A file by its address, or its content. */
 export type Place = string | Blob;
 
+/** The error of a file that does not come; the page has the sentence for it. */
+const offline = () => Promise.reject(Object.assign(new Error("offline"), { kind: "Offline" }));
+
 /** The bytes of a file; `told` hears how many have come. */
-export async function contentOf(place: Place, told?: (bytes: number) => void): Promise<ArrayBuffer> {
+export async function contentOf(place: Place, told: (bytes: number) => void): Promise<ArrayBuffer> {
   if (typeof place !== "string") return place.arrayBuffer();
-  const response = await fetch(place);
+  const response = await fetch(place).catch(offline);
   if (!response.ok) throw new Error(`${place} is missing from this site (${response.status}).`);
-  if (!told || !response.body) return response.arrayBuffer();
   const parts: BlobPart[] = [];
   let bytes = 0;
-  for (const reader = response.body.getReader(); ;) {
-    const { done, value } = await reader.read();
+  for (const reader = response.body!.getReader(); ;) {
+    const { done, value } = await reader.read().catch(offline);
     if (done) return new Blob(parts).arrayBuffer();
     parts.push(value as BlobPart);
     told((bytes += value.length));
   }
 }
+
+/** Where a browser keeps a model's files between visits, and the file of each name there; null where it cannot. */
+export async function keptFiles(model: string): Promise<Cache | null> {
+  return globalThis.caches?.open(`headscope ${model}`).catch(() => null) ?? null;
+}
+
+export const keptName = (place: string, version: string): string => `${place}?${version}`;
 
 export function unzipped(bytes: ArrayBuffer): Promise<ArrayBuffer> {
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();

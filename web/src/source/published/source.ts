@@ -17,7 +17,15 @@ import {
 } from "../source";
 import { explainedAnswers, fileSource, type Explained } from "../exported-file";
 import { addressOf, bytesOf, isOneFile, placeOf } from "../files-of-page";
-import { MODEL_FILES, unzipped, type ModelEntry, type PublishedModel, type PublishedSite } from "./files";
+import {
+  keptFiles,
+  keptName,
+  MODEL_FILES,
+  unzipped,
+  type ModelEntry,
+  type PublishedModel,
+  type PublishedSite,
+} from "./files";
 import type { OpenRequest } from "./worker";
 
 const EMBEDDED_ALONE = "headscope serve"; // the command of a site that names no model
@@ -41,7 +49,8 @@ export function publishedSource(site: PublishedSite, name?: string): Source {
 
   async function begin(): Promise<ReturnType<typeof requester>> {
     const { saveData } = (navigator as { connection?: { saveData?: boolean } }).connection ?? {};
-    if (saveData && !confirm(words.published.fetches(Math.round(entry.bytes / 1e6))))
+    const opening = await openRequest(site, entry, (await card()).hash);
+    if (saveData && !(await isKept(opening)) && !confirm(words.published.fetches(megabytes(entry.bytes))))
       throw new Problem("NotFetched", words.published.notFetched);
     const made = await startWorker(entry.name);
     const port = { postMessage: made.postMessage.bind(made), onmessage: null } as Pick<
@@ -50,10 +59,16 @@ export function publishedSource(site: PublishedSite, name?: string): Source {
     >;
     const asks = requester(port);
     made.onmessage = (event: MessageEvent) => {
-      if (event.data.progress) progress = { ...event.data.progress, place: 0 };
+      if (event.data.progress) progress = { ...event.data.progress, ...saidOf(event.data.progress), place: 0 };
       else port.onmessage!.call(port as MessagePort, event);
     };
-    asks("open", await openRequest(site, entry)).then(
+    const began = performance.now();
+    const saidOf = ({ done, total }: Progress) => {
+      const gone = (performance.now() - began) / 1000;
+      const left = gone < 1 ? null : Math.ceil((gone * (total - done)) / done);
+      return done < total ? { says: words.published.fetching(megabytes(done), megabytes(total), left) } : {};
+    };
+    asks("open", opening).then(
       () => (progress = { what: "", done: 0, total: 0, place: 0 }),
       () => (asking = null), // the next question tries again
     );
@@ -61,8 +76,9 @@ export function publishedSource(site: PublishedSite, name?: string): Source {
   }
 
   const card = cardOf(entry);
+  const begun = () => (asking ??= begin().catch((problem) => Promise.reject(((asking = null), problem))));
   const ask = async <Answer>(what: string, body: unknown) =>
-    (await (await (asking ??= begin()))(what, body)).value as Answer;
+    (await (await begun())(what, body).catch(offlineInWords)).value as Answer;
   const texts = new Map<string, string>(); // of each look
   const shown = new Map<string, Source>(); // examples, by look: their answers are stored
   const opened = cached(async (file: string) => fileSource(await unzipped(await bytesOf(`${entry.folder}${file}`))));
@@ -153,15 +169,30 @@ export function publishedSource(site: PublishedSite, name?: string): Source {
   };
 }
 
+const megabytes = (bytes: number) => Math.round(bytes / 1e6);
+
+/** A worker has no catalogue of sentences. */
+function offlineInWords(problem: unknown): never {
+  const offline = problem instanceof Problem && problem.kind === "Offline";
+  throw offline ? new Problem("Offline", words.published.offline) : problem;
+}
+
+/** Whether an earlier visit has fetched this model. */
+async function isKept({ model, version, files }: OpenRequest): Promise<boolean> {
+  const place = files["weights.bin"];
+  return typeof place !== "string" || !!(await (await keptFiles(model))?.match(keptName(place, version)));
+}
+
 async function startWorker(name: string): Promise<Worker> {
   if (isOneFile()) return new Worker(await addressOf("assets/one-file-worker.js"), { name });
   return new Worker(new URL("./worker.ts", import.meta.url), { type: "module", name });
 }
 
-async function openRequest(site: PublishedSite, entry: ModelEntry): Promise<OpenRequest> {
+async function openRequest(site: PublishedSite, entry: ModelEntry, hash: string): Promise<OpenRequest> {
   const places = await Promise.all(MODEL_FILES.map((file) => placeOf(`${entry.folder}${file}`)));
   const files = Object.fromEntries(MODEL_FILES.map((file, at) => [file, places[at]])) as OpenRequest["files"];
-  return { runtime: await placeOf(site.runtime), files, bytes: entry.bytes };
+  const [model, version] = [new URL(entry.folder, document.baseURI).href, `${site.version}-${hash}`];
+  return { runtime: await placeOf(site.runtime), files, bytes: entry.bytes, model, version };
 }
 
 /** The model's description, fetched once; refused with the reason where the site holds no model. */

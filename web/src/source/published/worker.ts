@@ -1,6 +1,6 @@
 // Runs a published model beside the page: fetches its files, says how far it is, and answers one request at a time.
 import { unpack } from "../../wire";
-import { contentOf, unzipped, type MODEL_FILES, type Place, type PublishedModel } from "./files";
+import { contentOf, keptFiles, keptName, unzipped, type MODEL_FILES, type Place, type PublishedModel } from "./files";
 import { Graph } from "./graph";
 import { ModelReader } from "./reader";
 import { Tokens } from "./tokenizer";
@@ -9,14 +9,27 @@ export interface OpenRequest {
   runtime: Place;
   files: Record<(typeof MODEL_FILES)[number], Place>;
   bytes: number;
+  model: string; // under which its files are kept for the next visit
+  version: string; // of these files
 }
 
 let reader: Promise<ModelReader> | null = null;
 let turn: Promise<unknown> = Promise.resolve();
 
-async function open({ runtime, files, bytes }: OpenRequest): Promise<ModelReader> {
+async function open({ runtime, files, bytes, model, version }: OpenRequest): Promise<ModelReader> {
   const came = new Map<Place, number>();
-  const file = (place: Place) =>
+  const cache = await keptFiles(model);
+  const old = await cache?.keys();
+  for (const each of old ?? []) if (!each.url.endsWith(keptName("", version))) void cache!.delete(each);
+  async function file(place: Place): Promise<ArrayBuffer> {
+    if (!cache || typeof place !== "string") return fetched(place);
+    const kept = await cache.match(keptName(place, version));
+    if (kept) return kept.arrayBuffer();
+    const content = await fetched(place);
+    cache.put(keptName(place, version), new Response(content)).catch(() => undefined); // no room: fetched every time
+    return content;
+  }
+  const fetched = (place: Place) =>
     contentOf(place, (count) => {
       came.set(place, count);
       const done = [...came.values()].reduce((sum, each) => sum + each, 0);
