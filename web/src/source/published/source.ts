@@ -57,7 +57,11 @@ export function publishedSource(site: PublishedSite, name?: string): Source {
       MessagePort,
       "postMessage" | "onmessage"
     >;
-    const asks = requester(port);
+    const answers = requester(port);
+    const lost = new Promise<never>((_, reject) => {
+      made.onerror = () => reject(new Problem("Offline", words.published.offline)); // its script did not come
+    });
+    const asks: typeof answers = (what, body) => Promise.race([answers(what, body), lost]);
     made.onmessage = (event: MessageEvent) => {
       if (event.data.progress) progress = { ...event.data.progress, ...saidOf(event.data.progress), place: 0 };
       else port.onmessage!.call(port as MessagePort, event);
@@ -66,7 +70,8 @@ export function publishedSource(site: PublishedSite, name?: string): Source {
     const saidOf = ({ done, total }: Progress) => {
       const gone = (performance.now() - began) / 1000;
       const left = gone < 1 ? null : Math.ceil((gone * (total - done)) / done);
-      return done < total ? { says: words.published.fetching(megabytes(done), megabytes(total), left) } : {};
+      const fetching = words.published.fetching(megabytes(done), megabytes(total), left);
+      return { says: done < total ? fetching : words.published.starting };
     };
     asks("open", opening).then(
       () => (progress = { what: "", done: 0, total: 0, place: 0 }),

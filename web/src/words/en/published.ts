@@ -19,6 +19,7 @@ export default {
   citationFile: "How to cite headscope (CITATION.cff)",
   fetching: (done: number, total: number, seconds: number | null) =>
     `fetching the model: ${done} of ${total} MB${seconds === null ? "" : `, about ${seconds} s left`}`,
+  starting: "starting the model",
   fetches: (megabytes: number) => `Your browser asks to save data. This needs the model: ${megabytes} MB. Fetch it?`,
   notFetched: "The model was not fetched, because your browser asks to save data. Reload to be asked again.",
   offline: "This part of the website could not be fetched. Check your network connection, then reload.",
