@@ -185,3 +185,23 @@ def test_an_example_is_shown_without_the_model_which_a_typed_text_starts(page: P
     assert page.workers == []
     with page.expect_worker():
         page.goto(site + at(head="1.4", text=TEXT))
+
+
+def test_model_is_kept_for_the_next_visit_and_a_page_that_does_not_come_is_not_entered(
+    browser: Browser, site: str
+) -> None:
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
+    fetched: list[str] = []
+    context.on("request", lambda request: fetched.append(request.url.rpartition("/")[2]))
+    for visit in range(2):
+        opened = context.new_page()
+        opened.goto(site + at(head="1.4", text=TEXT))
+        expect(opened.locator("[data-guess]:not(:empty)").first).to_be_visible()
+        assert fetched.count("weights.bin") == 1, f"visit {visit}"
+    context.set_offline(True)
+    address = opened.url
+    opened.evaluate("location.hash = '#film'")
+    expect(opened.get_by_text("could not be fetched. Check your network connection")).to_be_visible()
+    assert opened.url == address
+    expect(opened.locator("nav [aria-current]")).to_have_text("Microscope")
+    context.close()
