@@ -172,15 +172,17 @@ class Shape:
 def row(shape: Shape, what: dict[str, Any], work: dict[str, Callable[[], object]], seconds: float) -> dict[str, Any]:
     """Times of all contenders and their peaks above what the weights hold; a contender that fails is named."""
     work, failed = measure.working(work, shape.device)
-    timing = measure.interleaved(work, device=shape.device, seconds=seconds, least=3)
+    timing = measure.interleaved(work, device=shape.device, seconds=seconds, least=3) if seconds else {}
     measured = shape.device == "cuda" or what["tokens"] >= LONGEST_EAGER
     peak = {name: measure.peak_bytes(run, shape.device) for name, run in work.items() if measured}
     goals = GOALS if shape.device == "cuda" else SHORT_ON_CPU if what["tokens"] < 128 else ON_CPU
     weights = sum(w.numel() * w.element_size() for w in shape.plain.parameters())
     found = {"model": shape.name, **what, "times": timing, "times_sdpa": {}, "goals": goals, "peak_bytes": peak,
              "peak_times_sdpa_with_weights": {}, "weight_bytes": weights, "failed": failed}  # fmt: skip
+    sites = shape.scope.shape.sites.values()
+    found["qkz_bytes"] = 4 * what["tokens"] * sum(2 * s.n_heads * s.d_head + s.n_kv_heads * s.d_head for s in sites)
     if "sdpa" in work:
-        base, held = timing["sdpa"].median_ms, peak.get("sdpa", 0) + weights
+        base, held = timing["sdpa"].median_ms if timing else 1.0, peak.get("sdpa", 0) + weights
         found["times_sdpa"] = {name: round(each.median_ms / base, 3) for name, each in timing.items()}
         found["peak_times_sdpa_with_weights"] = {n: round((size + weights) / held, 3) for n, size in peak.items()}
     said = {name: f"{timing[name].median_ms:.2f} ms ({ratio:.2f} x)" for name, ratio in found["times_sdpa"].items()}
@@ -194,7 +196,7 @@ def rows(
     shape = Shape(name, device, only)
     for tokens in lengths:
         try:
-            what = {"tokens": tokens, "first_look_s": shape.first_look(tokens)}
+            what = {"tokens": tokens, "first_look_s": shape.first_look(tokens) if seconds else None}
             yield row(shape, what, shape.contenders(tokens), seconds)
         except Exception as error:  # the other lengths are measured all the same
             yield {"model": name, "tokens": tokens, "failed": {"row": f"{type(error).__name__}: {error}"[:400]}}
@@ -210,7 +212,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=list(LENGTHS), default=list(LENGTHS))
     parser.add_argument("--tokens", type=int, nargs="+", help="instead of the usual lengths")
     parser.add_argument("--only", nargs="+", help="contenders beside sdpa")
-    parser.add_argument("--seconds", type=float, default=4.0, help="for one length of one model")
+    parser.add_argument("--seconds", type=float, default=4.0, help="for one length of one model; 0: memory only")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "look-cpu.json")
     chosen = parser.parse_args()
     if chosen.device == "cpu":
