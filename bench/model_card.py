@@ -17,7 +17,7 @@ license: apache-2.0
 language: en
 library_name: transformers
 ---
-# The embedded model
+# The built-in model
 
 A small language model whose heads do things that can be seen: it ships inside headscope, so that the microscope shows
 something true the moment it is installed. It is the Llama architecture: {layers} layers of {heads} heads that share
