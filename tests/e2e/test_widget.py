@@ -66,6 +66,8 @@ def test_a_notebook_shows_the_microscope_and_answers_clicks_on_a_word_and_on_a_c
     expect(frame.locator(".inspector .number").first).to_have_text(shown)
     guess = look.predictions(13)[0].token.text.strip()
     expect(frame.get_by_role("region", name="Next token")).to_contain_text(guess)
+    first = look.where(head).shares["first token"].share
+    expect(frame.get_by_role("img", name=f"first token {first:.0%}")).to_be_visible()
     key = int(look.weights(head)[13, 1:].argmax()) + 1
     page.mouse.click(*cell(frame, head, 13, key, len(look.tokens)))
     total = look.why(head, 13, key).total
