@@ -171,7 +171,7 @@ def sources(
     carriers: Annotated[int | None, typer.Option(help="Show the heads that carry the document of this number.")] = None,
     within: Annotated[int | None, typer.Option(help="Measure the sentences of the document of this number.")] = None,
     pairs: Annotated[
-        bool, typer.Option("--pairs", help="Hide documents that were not used two at a time too.")
+        bool, typer.Option("--pairs", help="Also hide documents that were not used, two at a time.")
     ] = False,
     as_json: options.AsJson = False,
     brief: options.Brief = False,

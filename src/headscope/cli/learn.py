@@ -89,7 +89,7 @@ def lesson(
         bool, typer.Option("--code", help="Print only the lesson's editable code, so you can save it to a file.")
     ] = False,
     level: Annotated[int | None, typer.Option(help="Level of the puzzle, 1 to 10 [default: this week's].")] = None,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Each seed gives another puzzle.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Each seed gives a different puzzle.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Print a short lesson: it runs its code, and has code to change and questions. Or set a puzzle.
@@ -145,7 +145,7 @@ def build(
 
 @course.command()
 def worksheet(
-    seed: Annotated[int, typer.Option(help="Each seed gives other numbers.")] = 0,
+    seed: Annotated[int, typer.Option(help="Each seed gives different numbers.")] = 0,
     solved: Annotated[bool, typer.Option("--solved", help="Also print the answers and how to get them.")] = False,
     as_json: AsJson = False,
 ) -> None:

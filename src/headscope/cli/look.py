@@ -228,9 +228,9 @@ def ablate(
 @app.command()
 def patch(
     clean: Annotated[str, typer.Argument(help="The text that the values are taken from.")],
-    corrupted: Annotated[str, typer.Argument(help="The text that they are put into, of as many tokens.")],
+    corrupted: Annotated[str, typer.Argument(help="The text that they are put into, with as many tokens.")],
     token: Annotated[str, typer.Option(help="The right next token of the clean text, with its leading space.")],
-    minus: Annotated[str, typer.Option(help="The wrong one.")],
+    minus: Annotated[str, typer.Option(help="The wrong next token.")],
     model: options.Model = None,
     at: Annotated[
         str, typer.Option(help="What is patched: z of every head, or resid_pre, mlp_out, … by position.")
