@@ -34,6 +34,7 @@ from headscope.heads.explain.edge_patching import PatchedModel, record
 from headscope.heads.explain.path_effect import cut_reader, path_effect
 from headscope.heads.explain.why import explained
 from headscope.heads.look.look import Look
+from headscope.models.structure.recorded_pass import logit_direction
 from headscope.scope import Scope
 
 RESULTS = Path(__file__).parent / "results" / "why-cpu.json"
@@ -157,11 +158,7 @@ def _predicted(scope: Scope, look: Look, token: int) -> list[dict[str, Any]]:
     query, found = len(look.tokens) - 1, []
     attribution = look.logit_attribution(token)
     parts = look.contributions(query)
-    unembedding, residual = scope.model.unembedding(), look.cache.final_residual(query)
-    from headscope.models.structure.unembedding import through_frozen_norm
-
-    assert residual is not None
-    direction = through_frozen_norm(unembedding.norm, residual, unembedding.weight[token].float())
+    direction = logit_direction(scope.model, look.recorded.final(query), [token])
     for head, _ in attribution.ranked()[:12]:
         weights = look.weights(head, slice(query, query + 1))[0]
         reading = scope.model.output_weight(head.site).weight[head.head].float() @ direction
