@@ -38,27 +38,6 @@ export default {
   lookingBack:
     "The cost of attention grows with the text; the rest does not. Sharing KV heads does not reduce it: every query head still has its own scores.",
 
-  cluster: "Where models cluster",
-  clusterSays: (usual: number, all: number) =>
-    `${usual} of the ${all} built-in cards have heads of 64 or 128 numbers, whatever their width`,
-  clusters: "the clusters",
-  clustersTitle: (models: number) => `Numbers per head in ${models} models`,
-  clusterColumns: {
-    model: "model",
-    d_head: "d_head",
-    heads: "heads",
-    kv: "KV heads",
-    d_model: "d_model",
-    layers: "layers",
-    attention: "attention",
-  },
-  column: (models: number, size: number) =>
-    models === 1 ? `1 model has heads of ${size} numbers` : `${models} models have heads of ${size} numbers`,
-  headsTimes: (heads: number, size: number, all: string) => `: ${heads} heads × ${size} = ${all}`,
-  itsWidth: ", its width",
-  otherWidth: (width: string) => `, and its width is ${width}`,
-  pointAt: "Hover over a dot for its name; click it for its card.",
-
   cache: "KV cache",
   oneText: (tokens: string) => `one text of ${tokens} tokens`,
   keptIn: "Numbers kept in",
