@@ -226,6 +226,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=60)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--cost", action="store_true", help="measure the cost, and leave the cases as they are")
+    parser.add_argument("--only", help="measure one kind of cases, and keep the rows of the others")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -237,11 +238,14 @@ def main() -> None:
             given.out.with_name("sources-cost-cpu.json").write_text(json.dumps(found, indent=1) + "\n")
             print(json.dumps(found, indent=1))
             return
+        if given.only:
+            rows = [row for row in json.loads(given.out.read_text())["rows"] if row["kind"] != given.only]
+            cases = [case for case in cases if case.kind == given.only]
         for case in cases[: given.cases]:
             rows.append(measure(scope, case))
             print(json.dumps(rows[-1])[:240], flush=True)
-    done = {"model": given.model, "seed": given.seed, **summary(rows), "machine": machine(), "rows": rows}
-    given.out.write_text(json.dumps(done, indent=1) + "\n")
+            done = {"model": given.model, "seed": given.seed, **summary(rows), "machine": machine(), "rows": rows}
+            given.out.write_text(json.dumps(done, indent=1) + "\n")
     print(json.dumps(summary(rows), indent=1))
 
 
