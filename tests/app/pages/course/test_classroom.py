@@ -149,12 +149,12 @@ def test_lessons_open_and_close_but_one_stays_open(room: Classroom) -> None:
 
 
 def test_a_page_is_shown_after_asking_and_only_the_first(room: Classroom) -> None:
-    with pytest.raises(InputError, match="nobody is asked"):
+    with pytest.raises(InputError, match="no one is asked"):
         room.show(ShowPage(address="#learn?lesson=2"))
     room.ask_to_show()
     assert told(room, "student 0").asked_to_show
     room.show(ShowPage(address="#learn?lesson=2"))
-    with pytest.raises(InputError, match="another page is shown"):
+    with pytest.raises(InputError, match="another page is already shown"):
         room.show(ShowPage(address="#learn?lesson=3"))
     news = told(room, "student 1")
     assert (news.shown, news.asked_to_show) == ("#learn?lesson=2", False)
