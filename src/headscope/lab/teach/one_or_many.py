@@ -73,8 +73,8 @@ class Results:
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Results:
         """Read what ``asdict`` made of them."""
-        measured = ([Outcome(**row) for row in stored[name]] for name in ("arms", "partition", "other_widths"))
-        return cls(*measured, Budget(**stored["budget"]), stored["seeds"])
+        arms, partition, other = ([Outcome(**row) for row in stored[k]] for k in ("arms", "partition", "other_widths"))
+        return cls(arms, partition, other, Budget(**stored["budget"]), stored["seeds"])
 
 
 def arms(lookups: int = 2, d_model: int = 32) -> list[Arm]:
