@@ -26,7 +26,7 @@ export default {
   rows: "A row per word: what it attends to. Press a row.",
   nextWord: "Next word, in %",
   switch: (head: string) => `head ${head}`,
-  cut: (head: string) => `its arcs without head ${head}, which it depends on`,
+  cut: (head: string) => `without ${head}`,
   bar: (word: string, before: string, after: string) => `${word} ${before}, without the head ${after}`,
   key: "Filled: lost without the head. Hollow: gained without it.",
   offKey: "Switched off: its output is zero. Dashed: what was there with the head.",
