@@ -36,7 +36,7 @@ def _slide(figure: Locator) -> None:
 
 
 def _fork(figure: Locator) -> None:
-    slider = figure.locator("input[type=range], [role=slider]").first
+    slider = figure.locator("input[type=range], [role=slider]:not([data-drag^=head])").first
     slider.press("ArrowRight" if slider.evaluate("one => one.tagName") != "INPUT" else "ArrowLeft")
 
 
