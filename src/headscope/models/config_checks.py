@@ -60,7 +60,7 @@ def wrong_fields(folder: Path) -> str:
     """Say which fields of a folder's config hold another kind of value than transformers expects; else nothing."""
     try:
         said = dict(json.loads((folder / "config.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return ""
     wrong = [
         f"claims {name}={value!r}, which is not {kind}"

@@ -169,6 +169,7 @@ def test_the_bar_follows_the_lesson_that_a_student_is_in(arrive: Arrive, room: C
 
 def test_an_opened_lesson_is_announced_and_nobody_is_moved(arrive: Arrive, room: Classroom) -> None:
     teacher, student = teachers(arrive, room), joined(arrive, room)
+    student.wait_for_url("**/#learn*")
     before = student.url
     teacher.get_by_role("button", name="Open", exact=True).first.click()
     expect(student.get_by_text("The next lesson is open", exact=False)).to_be_visible()

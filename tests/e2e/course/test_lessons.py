@@ -74,7 +74,7 @@ CHANGES: dict[str, Callable[[Locator], None]] = {
     "cross": _choose,
     "sampling": _slide,
 }
-NO_NUMBERS = {"one-head-scale", "one-head-softmax", "one-head-triangle", "invent"}
+NO_NUMBERS = {"one-head-scale", "one-head-softmax", "one-head-triangle", "invent", "real"}
 
 
 def numbers(page: Page) -> list[str]:
