@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from measure import machine
 
-from headscope.heads.explain.carriers import slopes
+from headscope.heads.explain.carriers import by_head, slopes_at
 from headscope.heads.explain.sources import LEAST, Sources
 from headscope.scope import Scope, load
 
@@ -144,7 +144,8 @@ KINDS: list[tuple[Callable[[random.Random], Case], int]] = [
 
 def by_gradient(found: Sources) -> list[float]:
     """What one backward pass says that each document is worth."""
-    return [float(parts.sum()) for parts, _ in slopes(found.reader, list(found.spans.values()), 0)]
+    slopes = slopes_at(found.reader, 0)
+    return [float(by_head(slopes, span).sum()) for span in found.spans.values()]
 
 
 def measure(scope: Scope, case: Case) -> dict[str, Any]:

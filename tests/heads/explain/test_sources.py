@@ -11,8 +11,12 @@ import torch
 import transformers
 
 import headscope
+from headscope.attention.observer import Call, plain
 from headscope.errors import EditError, InputError
+from headscope.heads.edits.hidden_keys import weights_of
+from headscope.heads.explain.carriers import by_head, slopes_at
 from headscope.heads.explain.sources import LEAST, Sources
+from headscope.models.structure.points import Point, gradients_at
 from headscope.scope import EMBEDDED, Scope
 
 DOCUMENTS = [
@@ -152,6 +156,45 @@ def test_carriers_add_up_and_beat_random_heads(scope: Scope, found: Sources) -> 
     query, key = carried.arrows[0]
     assert scope.look(found.prompt).weights(carried.heads[0])[query, key] > 0.2
     assert str(carried.heads[0]) in str(carried)
+
+
+def test_slopes_equal_dense_patterns_in_a_pass_that_keeps_everything(scope: Scope, found: Sources) -> None:
+    span, sites, river = found.spans[3], list(scope.model.shape.sites), scope.look("a").token_id(" river")
+    inputs, calls = scope.model.prepare(found.prompt).inputs, dict[str, Call]()
+
+    def keep(site: str, call: Call) -> torch.Tensor:
+        calls[site] = call
+        return plain(call)
+
+    points = [Point("z", site) for site in sites]
+    kept = gradients_at(scope.model, inputs, lambda logits: logits[-1].log_softmax(-1)[river], points, keep)
+    theirs = []
+    for point in points:
+        call, slope = calls[point.where], kept[point][0].transpose(0, 1)
+        n_heads, n_rows = call.q.shape[1:3]
+        weights = weights_of(call, torch.arange(n_heads), torch.arange(n_rows))[0].detach()
+        gains = slope @ call.v[0].detach().repeat_interleave(n_heads // call.v.shape[1], 0).transpose(1, 2)
+        parts = weights * (gains - (weights * gains).sum(-1, keepdim=True))
+        theirs.append(parts[:, span.stop :, span.start : span.stop].sum((1, 2)))
+    assert (by_head(slopes_at(found.reader, 0), span) - torch.cat(theirs)).abs().max() < 1e-4
+
+
+def test_carriers_cost_at_most_ten_passes_and_leave_the_model_alone(scope: Scope, found: Sources) -> None:
+    model, asked = scope.model.model, list[int]()
+    site = scope.model.output_matrix("0")
+    computed, before = list[int](), [weight.requires_grad for weight in model.parameters()]
+    hooks = [
+        site.register_forward_hook(lambda *_: computed.append(1)),
+        model.get_output_embeddings().register_forward_hook(lambda _, args, made: asked.append(made.shape[1])),
+    ]
+    found.heads(3)
+    for hook in hooks:
+        hook.remove()
+    assert asked == [1] * 5  # two gradients and three cuts, each with the logits of one position
+    backward = 2
+    assert len(computed) + backward <= 10  # the layers are computed again in each backward pass
+    assert [weight.requires_grad for weight in model.parameters()] == before
+    assert not any("forward" in vars(module) for module in model.modules())
 
 
 def test_pair_of_documents_that_say_the_same_is_found(scope: Scope) -> None:

@@ -7,27 +7,36 @@ in every head at once. The gradients of the answer along that way add up to the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
-from headscope.attention.observer import Call, plain
+from headscope.attention.observer import Call, Observer, observing, plain
 from headscope.attention.progress import report_progress
 from headscope.heads.edits.hidden_keys import ROWS, hide, weights_of
 from headscope.heads.head_table import HeadTable, of_head
+from headscope.models.any_torch.model import AnyTorchModel
+from headscope.models.recording import OpenModel
 from headscope.models.structure.points import Point, gradients_at
+from headscope.models.structure.readers import probed
 from headscope.names import Head
 
 if TYPE_CHECKING:
     from headscope.heads.explain.sources import DocumentReader
 
-DRAWS = 3  # sets of random heads
-NODES = ((0.1127, 5 / 18), (0.5, 8 / 18), (0.8873, 5 / 18))  # Gauss-Legendre on 0–1
+Slope = tuple[Call, Float[Tensor, "1 head query d"], Float[Tensor, "1 query head d"]]
+"""A site's call, its z, and how fast a metric grows along it."""
+
+DRAWS = 2  # sets of random heads
+NODES = (0.2113, 0.7887)  # Gauss-Legendre on 0–1, of equal weights; more nodes name hardly any other heads
 STEEP = 3  # odds are the third power of a node: an answer changes most where little of a document is seen
 
 
@@ -85,11 +94,12 @@ def carriers(
 ) -> Carriers:
     """Estimate every head's part of an effect, then cut the arrows of those with the largest."""
     heads = tuple(reader.model.shape.heads())
-    parts, arrows = torch.zeros(len(heads), dtype=torch.float64), list[tuple[int, int]]()
-    for done, (node, weight) in enumerate(NODES):
+    parts, slopes = torch.zeros(len(heads), dtype=torch.float64), dict[str, Slope]()
+    for done, node in enumerate(NODES):
         report_progress("finding the heads that carry a document", done, len(NODES))
-        found, arrows = slopes(reader, [span], answer, node**STEEP)[0]
-        parts += weight * STEEP / node * found
+        slopes.clear()  # not to hold those of two nodes at once
+        slopes = slopes_at(reader, answer, span, node**STEEP)
+        parts += STEEP / node / len(NODES) * by_head(slopes, span)
     order = parts.argsort(descending=True)[:count].tolist()
     others = [index for index in range(len(heads)) if index not in order]
     generator = torch.Generator().manual_seed(0)
@@ -97,34 +107,52 @@ def carriers(
     sets = [tuple(heads[index] for index in order), *(tuple(heads[others[at]] for at in draw) for draw in draws)]
     together, *random = (whole - float(reader.log_probabilities([hide(span, some)])[answer]) for some in sets)
     return Carriers(
-        document, reader.answers[answer].strip(), parts, heads, sets[0], tuple(arrows[index] for index in order),
-        together, tuple(random), everything,
+        document, reader.answers[answer].strip(), parts, heads, sets[0],
+        tuple(_arrow(*slopes[head.site], head.head, span) for head in sets[0]), together, tuple(random), everything,
     )  # fmt: skip
 
 
-def slopes(
-    reader: DocumentReader, spans: Sequence[range], answer: int, odds: float = 1.0
-) -> list[tuple[Float[Tensor, " head"], list[tuple[int, int]]]]:
-    """How fast the log-probability of an answer grows with the log-odds of each head's arrows into each span.
+def slopes_at(reader: DocumentReader, answer: int, span: range = range(0), odds: float = 1.0) -> dict[str, Slope]:
+    """Each site's call, and the slope of the log-probability of an answer along its z, from one backward pass.
 
-    And for each head the arrow, query and key, with which it grows fastest.
-
-    With odds below 1, at the point where all arrows into the first span have these odds.
+    It is taken at the point where all arrows into the span have these odds.
     """
-    calls = dict[str, Call]()
+    kept = dict[str, tuple[Call, Tensor]]()
 
-    def dimmed(site: str, call: Call) -> Tensor:
-        bias = _Dimmed(call.scores.bias, spans[0], math.log(odds))
-        calls[site] = call if odds == 1.0 else replace(call, scores=replace(call.scores, bias=bias))
-        return plain(calls[site])
+    def dimmed(call: Call) -> Call:
+        return replace(call, scores=replace(call.scores, bias=_Dimmed(call.scores.bias, span, math.log(odds))))
+
+    def attend(site: str, call: Call) -> Tensor:
+        z = plain(dimmed(call))
+        kept[site] = replace(dimmed(call), q=call.q.detach(), k=call.k.detach(), v=call.v.detach()), z.detach()
+        return z
 
     points = [Point("z", site) for site in reader.model.shape.sites]
-    metric = partial(reader.log_probability, answer)
-    found = gradients_at(reader.model, reader.inputs_for(answer), metric, points, dimmed)
-    by_site = [[_slope(calls[at.where], found[at], span) for at in points] for span in spans]
-    return [
-        (torch.cat([parts for parts, _ in each]), [arrow for _, arrows in each for arrow in arrows]) for each in by_site
-    ]
+    inputs, metric = reader.inputs_for(reader.begun(answer)), partial(reader.log_probability, answer)
+    with _recomputed(reader.model, lambda call: plain(dimmed(call)).requires_grad_()):
+        found = gradients_at(reader.model, inputs, metric, points, attend)
+    return {at.where: (*kept[at.where], slope) for at, slope in found.items()}
+
+
+@contextmanager
+def _recomputed(model: OpenModel, observer: Observer) -> Iterator[None]:
+    """Keep only what each layer reads (Chen et al. 2016); the backward pass computes the rest again under the observer.
+
+    Models whose attention is found while they run keep everything but what gradients of weights need.
+    """
+    with ExitStack() as stack:
+        for weight in [each for each in model.model.parameters() if each.requires_grad]:
+            stack.callback(weight.requires_grad_)
+            weight.requires_grad_(False)
+        for path in () if isinstance(model, AnyTorchModel) else probed(model).layers:
+            layer = model.model.get_submodule(path)
+            own, forward = vars(layer), layer.forward
+            stack.callback(own.update, forward=forward) if "forward" in own else stack.callback(own.pop, "forward")
+            own["forward"] = partial(
+                checkpoint, forward, use_reentrant=False, preserve_rng_state=False,
+                context_fn=lambda: (nullcontext(), observing(observer)),
+            )  # fmt: skip
+        yield
 
 
 @dataclass(frozen=True)
@@ -154,23 +182,34 @@ def _into(span: range, rows: Int[Tensor, " query"], columns: Int[Tensor, " key"]
 
 
 @torch.no_grad()
-def _slope(
-    call: Call, slope: Float[Tensor, "1 query head d"], span: range
-) -> tuple[Float[Tensor, " head"], list[tuple[int, int]]]:
-    """How fast a metric grows with the log-odds of the arrows into a span, by head, and with which of them most."""
-    heads = torch.arange(call.q.shape[1], device=call.q.device)
-    total = torch.zeros(len(heads), dtype=torch.float64, device=call.q.device)
-    most, at = torch.full_like(total, -torch.inf), torch.zeros_like(heads)
-    values = call.v[0, heads // (call.q.shape[1] // call.k.shape[1])].float()
+def by_head(slopes: Mapping[str, Slope], span: range) -> Float[Tensor, " any_head"]:
+    """How fast the metric grows with the log-odds of each head's arrows into a span.
+
+    An arrow's part is its weight times the slope along its value less z. Attention to values that are 0 outside of the
+    span sums these values by weight; with a 1 at the end of each value, it sums the weights too.
+    """
+    parts = []
+    for call, z, slope in slopes.values():
+        q, k, values = (F.pad(each.float(), (0, 1), value=each is call.v) for each in (call.q, call.k, call.v))
+        values[:, :, : span.start], values[:, :, span.stop :] = 0, 0
+        seen = plain(replace(call, q=q, k=k, v=values, scores=call.scores.bind(call.q, call.k)))[0]
+        rows = (slope[0].transpose(0, 1) * (seen[..., :-1] - seen[..., -1:] * z[0])).sum(-1).double()
+        rows[:, span.start : span.stop] = 0
+        parts.append(rows.sum(1))
+    return torch.cat(parts).cpu()
+
+
+@torch.no_grad()
+def _arrow(call: Call, z: Tensor, slope: Tensor, head: int, span: range) -> tuple[int, int]:
+    """The arrow of a head into a span, query and key, with which the metric grows fastest."""
+    best, heads = (-math.inf, (0, 0)), torch.tensor([head], device=call.q.device)
+    values = call.v[0, head // (call.q.shape[1] // call.k.shape[1])].float()
     for rows in torch.split(torch.arange(call.q.shape[2], device=call.q.device), ROWS):
-        weights = weights_of(call, heads, rows)[0].float()
-        gains = slope[0, rows].transpose(0, 1).float() @ values.transpose(1, 2)
-        parts = weights * (gains - (weights * gains).sum(-1, keepdim=True))
-        parts = (parts * _into(span, rows, torch.arange(call.k.shape[2], device=call.q.device)))[
-            :, :, span.start : span.stop
-        ]
-        total += parts.sum((1, 2)).double()
-        best = parts.flatten(1).double().max(1)
-        at = torch.where(best.values > most, best.indices + int(rows[0]) * len(span), at)
-        most = torch.maximum(most, best.values)
-    return total.cpu(), [(each // len(span), span.start + each % len(span)) for each in at.tolist()]
+        weights = weights_of(call, heads, rows)[0, 0].float()
+        along = slope[0, rows, head].float()
+        gains = along @ values.T - (along * z[0, head, rows]).sum(-1, keepdim=True)
+        arrows = _into(span, rows, torch.arange(len(values), device=rows.device))
+        parts = (weights * gains * arrows)[:, span.start : span.stop]
+        at = int(parts.argmax())
+        best = max(best, (float(parts.flatten()[at]), (int(rows[0]) + at // len(span), span.start + at % len(span))))
+    return best[1]

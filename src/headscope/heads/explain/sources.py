@@ -31,6 +31,7 @@ from headscope.heads.edits.hidden_keys import hide
 from headscope.heads.explain.carriers import Carriers, carriers
 from headscope.heads.figure import INK, QUIET, WIDTH, Box, Figure, Label, shown
 from headscope.heads.head_table import pandas_of
+from headscope.heads.look.activation_cache import KEEP
 from headscope.heads.look.look import Look, span_of
 from headscope.models.decoding import Decoder, generation_inputs
 from headscope.models.protocol import Prepared, Token
@@ -322,24 +323,23 @@ class DocumentReader:
         for begun in sorted({tuple(ids[:-1]) for ids in self.ids}, key=len, reverse=True):
             if not any(longer[: len(begun)] == begun for longer in self.prepared):
                 self.prepared[begun] = model.prepare([*prompt, *begun]) if begun else prepared
-        self.first_row = len(prompt) - 1
 
     def log_probability(self, answer: int, logits: Float[Tensor, "query vocabulary"]) -> Tensor:
-        """The log-probability of one answer, from the logits of the pass that holds its beginning."""
+        """The log-probability of one answer, from the last logits of the pass that holds its beginning."""
         ids = self.ids[answer]
-        rows = logits[self.first_row : self.first_row + len(ids)].double()
+        rows = logits[len(logits) - 1 - len(self.begun(answer)) :][: len(ids)].double()
         return rows.log_softmax(-1)[torch.arange(len(ids)), ids].sum()
 
     def log_probabilities(self, edits: Sequence[Edit]) -> Float[Tensor, " answer"]:
-        """The log-probability of every answer under these edits."""
+        """The log-probability of every answer under these edits, which hide keys: z is computed from scores alone."""
         under = Edits(self.model, [edit.bind(self.model) for edit in edits])
         found = torch.zeros(len(self.answers), dtype=torch.float64)
-        for begun, prepared in self.prepared.items():
+        for begun in self.prepared:
             with torch.no_grad():
-                logits = under.run(prepared.inputs).logits[0]
+                hidden = under.run(self.inputs_for(begun), lambda *at: plain(replace(at[1], scores=under.scores(*at))))
             self.passes += 1
             for answer in self.answered_after(begun):
-                found[answer] = self.log_probability(answer, logits)
+                found[answer] = self.log_probability(answer, hidden.logits[0])
         return found
 
     def measured(self, prompt: Any, documents: Sequence[str], spans: Sequence[range]) -> Sources:
@@ -377,22 +377,23 @@ class DocumentReader:
             found = replace(found, bare=bare, passes=self.passes - before)
         return found
 
-    def inputs_for(self, answer: int) -> Mapping[str, Tensor]:
-        """The inputs of the pass whose logits hold an answer."""
-        return next(
-            prepared.inputs for begun, prepared in self.prepared.items() if answer in self.answered_after(begun)
-        )
+    def inputs_for(self, begun: tuple[int, ...]) -> Mapping[str, Tensor]:
+        """The inputs of the pass over the prompt and this beginning; it makes only logits that predict answers."""
+        kept = {KEEP: torch.arange(-1 - len(begun), 0)} if KEEP in self.model.takes else {}
+        return {**self.prepared[begun].inputs, **kept}
+
+    def begun(self, answer: int) -> tuple[int, ...]:
+        """The beginning in the pass that gives the log-probability of an answer: the longest pass that can."""
+        ids = tuple(self.ids[answer][:-1])
+        return next(each for each in self.prepared if each[: len(ids)] == ids)
 
     def answered_after(self, begun: tuple[int, ...]) -> list[int]:
-        """The answers whose log-probability the pass with this beginning gives: the longest pass that can."""
-        return [
-            answer for answer, ids in enumerate(self.ids)
-            if next(each for each in self.prepared if each[: len(ids) - 1] == tuple(ids[:-1])) == begun
-        ]  # fmt: skip
+        """The answers whose log-probability the pass with this beginning gives."""
+        return [answer for answer in range(len(self.ids)) if self.begun(answer) == begun]
 
     def _attention(self, look: Look, spans: Sequence[range]) -> Float[Tensor, " document"]:
         """The share of attention that each document gets where the answer given is predicted, mean of all heads."""
-        rows = slice(self.first_row, self.first_row + len(self.ids[0]))
+        rows = slice(len(self.tokens) - 1, len(self.tokens) - 1 + len(self.ids[0]))
         means = torch.stack([look.site_weights(site, rows).double().mean((0, 1)) for site in look.sites]).mean(0)
         means[0] = 0.0  # an attention sink, whatever is written there
         return torch.stack([means[span.start : span.stop].sum() for span in spans])
