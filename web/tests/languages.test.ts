@@ -13,6 +13,8 @@ function leaves(of: unknown, path = ""): [string, Leaf][] {
 }
 
 const ENGLISH = new Map(leaves(en));
+/** What a template leaves open. */
+const places = (template: string) => template.match(/\{\w+\}/g)?.sort();
 /** What may differ in number: a language has as many forms of a word as its grammar asks for. */
 const free = (path: string) => /^glossary\.terms\.\w+\.forms\.\d+$/.test(path);
 const asked = [3, 1].flatMap((first) => [[first, 5, 7, 11, 13, 17]]);
@@ -60,6 +62,7 @@ describe.each(["en", ...Object.keys(LANGUAGES)])("the page in %s", async (code) 
   it("says every number and name that goes into a sentence", () => {
     for (const [path, leaf] of theirs) {
       const english = ENGLISH.get(path);
+      if (typeof leaf === "string") expect(places(leaf), path).toEqual(places(String(english)));
       if (typeof leaf !== "function" || typeof english !== "function") continue;
       expect(leaf.length, path).toBe(english.length);
       for (const numbers of asked) {

@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from headscope.app.pages.explain import TraceRequest, WhyRequest
 from headscope.app.pages.microscope import Session
 from headscope.errors import ModelError
 from headscope.heads.explain.trace import TracedPrediction
-from headscope.heads.explain.why import Why
+from headscope.heads.explain.why import SENTENCES, Place, Read, Share, Why
 from headscope.heads.look.look import Look
 from headscope.heads.roles.run import shuffled_weights
 from headscope.lab.compile import CompileOptions, compile_program
@@ -317,7 +318,11 @@ def test_sentences_on_predictions_say_what_is_measured(how: str) -> None:
 def test_cases_of_the_page_hold_the_sentences_of_this_version() -> None:
     """``web/tests/microscope/sentences.test.ts`` holds the page to the same sentences."""
     cases = [json.loads(line) for line in CASES.read_text(encoding="utf-8").splitlines()]
-    assert [case["sentence"] for case in page_cases()] == [case["sentence"] for case in cases]
+    sentences = [case["sentence"] for case in cases]
+    assert [case["sentence"] for case in page_cases()] == sentences
+    for template in (text for part in ("why", "writers", "trace") for text in SENTENCES[part].values()):
+        pattern = re.compile(re.sub(r"\\{\w+\\}", ".+", re.escape(template)))
+        assert any(map(pattern.search, sentences)), f"{template!r} is in no case"
 
 
 def page_cases() -> list[dict[str, Any]]:
@@ -336,16 +341,41 @@ def page_cases() -> list[dict[str, Any]]:
                 sent = session.why(asked).model_dump(mode="json")
                 ends = {side: _ends(sent[side]) for side in ("asked", "answered")}
                 found.append({"why": sent | ends | {"pairs": []}, "sentence": why.sentence})
+                if why.key.position > 1:
+                    found += [_altered(found[-1]["why"], made) for made in _made_up(why)]
             first, second = (each.token.id for each in look.predictions(-1, 2))
             for other, floor in ((None, 0.03), (second, 0.1), (None, 0.5)):
                 given = TraceRequest(look=name, position=len(look.tokens) - 1, token=first, minus=other, floor=floor)
-                trace = session.trace(given).model_dump(mode="json")
-                for step in trace["steps"]:
+                sent = session.trace(given).model_dump(mode="json")
+                for step in sent["steps"]:
                     step["reads"] = [
                         read | dict.fromkeys(("asked", "answered", "values"), ()) for read in step["reads"]
                     ]
-                found.append({"trace": trace, "sentence": look.trace(first, other, -1, floor).sentence})
+                trace = look.trace(first, other, -1, floor)
+                found += [
+                    {"trace": sent | {"capped": capped}, "sentence": replace(trace, capped=capped).sentence}
+                    for capped in (False, True)
+                ]
     return found
+
+
+def _made_up(why: Why) -> Iterator[Why]:
+    """What no arrow of these texts shows: one that points ahead, beside a sink; a writer alone, by what it had read."""
+    if "At this distance" in why.sentence:
+        yield replace(why, query=why.key, key=why.query, sink=0.07)
+        return
+    for read in (why.key, Place(0, "My")):
+        made = replace(why)
+        answered, asked = Share("4.3", "head", why.total, read=Read(read, 0.5)), Share("bias", "reader", why.total)
+        vars(made).update(answered=(answered,), asked=(asked,))
+        yield made
+
+
+def _altered(sent: dict[str, Any], why: Why) -> dict[str, Any]:
+    changed: dict[str, Any] = {"query": asdict(why.query), "key": asdict(why.key), "sink": why.sink}
+    for side, shares in (("asked", why.asked), ("answered", why.answered)):
+        changed[side] = _ends([asdict(share) for share in shares])
+    return {"why": sent | changed, "sentence": why.sentence}
 
 
 def _ends(shares: list[dict[str, Any]]) -> list[dict[str, Any]]:

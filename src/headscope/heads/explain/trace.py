@@ -16,7 +16,7 @@ from torch import Tensor
 from headscope.attention.progress import report_progress
 from headscope.errors import InputError, ModelError
 from headscope.heads.explain.score_split import Reading
-from headscope.heads.explain.why import Explained, Place, Share, Why, by_size, explained
+from headscope.heads.explain.why import SENTENCES, Explained, Place, Share, Why, by_size, explained
 from headscope.heads.look.attribution import logit_to_split
 from headscope.heads.look.look import Look, needs_predictions
 from headscope.heads.questions.where import percent
@@ -97,24 +97,20 @@ class TracedPrediction:
     @property
     def sentence(self) -> str:
         """The largest contributions, and the largest head that works through other tokens than the first."""
-        after, cap = f" after {quoted(self.position.token)}", " (before the cap)" if self.capped else ""
-        if self.minus is None:
-            said = [f"{quoted(self.token)}{after}: logit {self.total:+.2f}{cap}."]
-        else:
-            said = [f"{quoted(self.token)} rather than {quoted(self.minus)}{after}: difference {self.total:+.2f}{cap}."]
+        say: dict[str, str] = SENTENCES["trace"]
+        given = {"token": quoted(self.token), "after": quoted(self.position.token), "total": f"{self.total:+.2f}"}
+        minus, cap = "" if self.minus is None else quoted(self.minus), say["cap"] if self.capped else ""
+        said = [say["logit" if self.minus is None else "rather"].format(**given, minus=minus, cap=cap)]
         if not self.steps:
-            return f"{said[0]} No contribution is {self.floor:.0%} of it or more."
+            return f"{said[0]} {say['none'].format(percent=f'{self.floor:.0%}')}"
         largest = ", ".join(f"{step.name.replace('mlp ', 'MLP ')} {step.share:+.2f}" for step in self.steps[:3])
-        said.append(f"Largest contribution{'s' if self.steps[1:] else ''}: {largest}.")
+        said.append(say["largest_many" if self.steps[1:] else "largest"].format(named=largest))
         head = next((step for step in self.steps if step.kind == "head" and not step.rests), None)
         if head is not None and head.reads:
-            read = head.reads[0]
-            said.append(
-                f"Of the heads whose contribution does not come mostly from the first token, {head.name} "
-                f"{'raises' if head.share > 0 else 'lowers'} it most ({head.share:+.2f}). The largest part of that, "
-                f"{read.share:+.2f}, comes from {quoted(read.place.token)} (position {read.place.position}), which "
-                f"gets {percent(read.weight)} of its attention."
-            )
+            read, moves = head.reads[0], say["raises" if head.share > 0 else "lowers"]
+            through = {"head": head.name, "moves": moves, "share": f"{head.share:+.2f}", "part": f"{read.share:+.2f}"}
+            at = {"token": quoted(read.place.token), "position": read.place.position}
+            said.append(say["through_head"].format(**through, **at, weight=percent(read.weight)))
         return " ".join(said)
 
     def to_dict(self) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float
@@ -27,11 +29,8 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 NUMBERS = ("weight", "score", "baseline", "total", "minus", "n_visible", "sink", "position_part", "error")
 _KEPT_HEADS = 4  # heads of one look whose writers' parts are kept
-ENOUGH = 0.4  # of the total, from which on one writer explains an arrow
-MOSTLY = 0.5  # of the total, from which on the place decides
-WORTH = 0.1  # of the total, from which on the query side's components are named
-RELATIVE = {"mean": "the row's average", "others": "the average of the other keys, weighted by attention"}
-UNWRITTEN = ("embedding", "position", "reader")  # what is there before any layer
+# Templates and the thresholds that choose between them; web/src/microscope/why/why-sentence.ts reads the same.
+SENTENCES: dict[str, Any] = json.loads(Path(__file__).with_name("sentences.json").read_text("utf-8"))
 
 
 @dataclass(frozen=True)
@@ -214,68 +213,62 @@ def by_size(shares: Sequence[Share]) -> list[Share]:
 
 
 def _sentence(why: Why) -> str:
-    """One arrow in words; ``web/src/microscope/why/why-sentence.ts`` says the same."""
-    start = f"From {quoted(why.query.token)} (position {why.query.position}), head {why.head}"
-    key = f"{quoted(why.key.token)} (position {why.key.position})"
+    """One arrow in words."""
+    say: dict[str, str] = SENTENCES["why"]
+    query, key = (say["place"].format(token=quoted(at.token), position=at.position) for at in (why.query, why.key))
     if why.n_visible == 1:
-        return f"{start} sees one key, {key}, so there is nothing to compare it with. The score is {why.score:.2f}."
-    against = RELATIVE.get(why.minus) or f"that of the key at position {why.minus}"
-    side = "below" if why.total < 0 else "above"
-    score = f"The score is {abs(why.total):.2f} {side} {against}."
-    sink = [] if why.sink is None else [f"A learned sink takes {percent(why.sink)} of this row."]
-    return " ".join([f"{start} gives {percent(why.weight)} of its attention to {key}.", score, *_reasons(why), *sink])
+        return say["single"].format(query=query, head=why.head, key=key, score=f"{why.score:.2f}")
+    against = say[why.minus if why.minus in ("mean", "others") else "other"].format(position=why.minus)
+    score, side = f"{abs(why.total):.2f}", say["below" if why.total < 0 else "above"]
+    given = {"query": query, "head": why.head, "weight": percent(why.weight), "key": key}
+    sink = [] if why.sink is None else [say["sink"].format(weight=percent(why.sink))]
+    return " ".join([say["gives"].format(**given, total=score, side=side, against=against), *_reasons(why, say), *sink])
 
 
-def _reasons(why: Why) -> Iterator[str]:
+def _reasons(why: Why, say: Mapping[str, str]) -> Iterator[str]:
     """What gives the key its score, then the query side: of the contributions with the score's sign, the largest."""
     total, place, sign = why.total, why.position_part, 1 if why.total >= 0 else -1
-    most = "largest contribution" if sign > 0 else "most negative contribution"
+    most, limits = say["largest" if sign > 0 else "most_negative"], SENTENCES["shares_of_total"]
     ranked = sorted(why.answered, key=lambda share: -share.value * sign)
     top, against = ranked[0], ranked[-1]
-    if place * total > 0 and abs(place) >= MOSTLY * abs(total):
-        side = "lower" if place < 0 else "higher"
-        yield (
-            f"At this distance ({_offset(why)}) the same query and key score {abs(place):.2f} {side} than on average "
-            "over the distances in this row."
-        )
-    elif all(share.kind in UNWRITTEN for share in why.answered):
-        yield "No layer has written to these positions yet, so only the two tokens and their positions matter."
+    named = {"most": most, "name": _named(top), "part": f"{top.value:+.2f}"}
+    if place * total > 0 and abs(place) >= limits["distance_decides"] * abs(total):
+        back = why.query.position - why.key.position
+        offset = say[("ahead" if back < 0 else "back") + ("_one" if abs(back) == 1 else "")].format(count=abs(back))
+        side = say["lower" if place < 0 else "higher"]
+        yield say["distance"].format(offset=offset, part=f"{abs(place):.2f}", side=side)
+    elif all(share.kind in SENTENCES["before_layers"] for share in why.answered):
+        yield say["unwritten"]
         return
     elif -against.value * sign > abs(total):
         up, down = (top, against) if sign > 0 else (against, top)
-        yield f"The key side: {_named(up)} contributes {up.value:+.2f} and {_named(down)} {down.value:+.2f}."
-    elif top.value * sign < ENOUGH * abs(total):
-        yield f"No single component explains it; the {most} is from {_named(top)} ({top.value:+.2f})."
+        more, less = f"{up.value:+.2f}", f"{down.value:+.2f}"
+        yield say["both_ways"].format(up=_named(up), more=more, down=_named(down), less=less)
+    elif top.value * sign < limits["one_component_explains"] * abs(total):
+        yield say["none_alone"].format(**named)
     else:
-        yield f"The {most}, {top.value:+.2f}, is from {_named(top)}{_read(top, why.key)}."
-    large = (share for share in why.asked if share.value * sign > WORTH * abs(total))
+        yield say["mainly"].format(**named, attended=_read(top, why.key, say))
+    large = (share for share in why.asked if share.value * sign > limits["query_side_is_named"] * abs(total))
     asked = sorted(large, key=lambda share: -abs(share.value))[:2]
-    if asked:
-        named = " and ".join(f"{_named(share)} ({share.value:+.2f})" for share in asked)
-        yield f"On the query side, the {most}{'s are' if asked[1:] else ' is'} from {named}."
-
-
-def _offset(why: Why) -> str:
-    back = why.query.position - why.key.position
-    return f"{abs(back)} position{'' if abs(back) == 1 else 's'} {'ahead' if back < 0 else 'back'}"
+    parts = [say["asked_part"].format(name=_named(share), part=f"{share.value:+.2f}") for share in asked]
+    if parts:
+        yield say["asked_two" if parts[1:] else "asked"].format(most=most, first=parts[0], second=parts[-1])
 
 
 def _named(share: Share) -> str:
-    if share.kind == "reader":
-        return "the head's own biases"
-    name = share.name.replace("mlp ", "MLP ")
-    return {"head": f"head {name}", "embedding": f"the {name}", "position": f"the {name}"}.get(share.kind, name)
+    template: str = SENTENCES["writers"].get(share.kind, "{name}")
+    return template.format(name=share.name.replace("mlp ", "MLP "))
 
 
-def _read(share: Share, key: Place) -> str:
+def _read(share: Share, key: Place, say: Mapping[str, str]) -> str:
     """Where a head that wrote to the key had attended most from there."""
     if share.read is None:
         return ""
     place, weight = share.read.place, percent(share.read.weight)
     if place.position == key.position:
-        return f", which attends from {quoted(key.token)} most to that token itself ({weight})"
-    where = {0: ", the first token", key.position - 1: ", the token before it"}.get(place.position, "")
-    return f", which attends from {quoted(key.token)} most to {quoted(place.token)}{where} ({weight})"
+        return say["attended_itself"].format(key=quoted(key.token), weight=weight)
+    where = {0: say["first_token"], key.position - 1: say["token_before"]}.get(place.position, "")
+    return say["attended"].format(key=quoted(key.token), token=quoted(place.token), where=where, weight=weight)
 
 
 class Explained:

@@ -1,28 +1,31 @@
-// A trace in words: what headscope/heads/explain/trace.py says, with names and tokens marked.
-import { share as percentOf, signed, visible } from "../../format";
+// A trace in words, with names and tokens marked.
+import { fill, share as percentOf, signed, visible } from "../../format";
 import type { Trace } from "../../source/source";
 import { words } from "../../words/words";
-import { said, writerName } from "../why/why-sentence";
+import { marked, writerName } from "../why/why-sentence";
 import type { TraceLine } from "./trace-layout";
 
 /** The prediction and its largest contributions. */
 export function headline(trace: Trace): string {
-  const say = words.trace;
-  const [token, after] = [said(trace.token.text), said(trace.position.token)];
-  const start = trace.minus
-    ? say.rather(token, said(trace.minus.text), after, signed(trace.total), trace.capped)
-    : say.logit(token, after, signed(trace.total), trace.capped);
+  const say = words.trace.sentences;
+  const [token, after, minus] = [trace.token.text, trace.position.token, trace.minus?.text ?? ""].map(marked);
+  const given = { token, after, minus, total: signed(trace.total), cap: trace.capped ? say.cap : "" };
+  const start = fill(trace.minus ? say.rather : say.logit, given);
   const largest = trace.steps.slice(0, 3).map((step) => `**${writerName(step.name)}** ${signed(step.share)}`);
-  return `${start} ${largest.length ? say.largest(...largest) : say.none(Math.round(trace.floor * 100))}`;
+  if (!largest.length) return `${start} ${fill(say.none, { percent: `${Math.round(trace.floor * 100)}%` })}`;
+  return `${start} ${fill(largest.length > 1 ? say.largest_many : say.largest, { named: largest.join(", ") })}`;
 }
 
 /** The largest head that works through other tokens than the first. */
 export function underline(trace: Trace): string {
+  const say = words.trace.sentences;
   const head = trace.steps.find((step) => step.kind === "head" && !step.rests);
   const read = head?.reads[0];
   if (!head || !read) return "";
-  const part = [signed(read.share), said(read.place.token), read.place.position, percentOf(read.weight)] as const;
-  return words.trace.throughHead(head.name, head.share > 0, signed(head.share), ...part);
+  const moves = head.share > 0 ? say.raises : say.lowers;
+  const at = { token: marked(read.place.token), position: read.place.position, weight: percentOf(read.weight) };
+  const given = { head: `**${head.name}**`, moves, share: signed(head.share), part: signed(read.share) };
+  return fill(say.through_head, { ...given, ...at });
 }
 
 /** What a line joins and what it stands for, with the unit of its number. */

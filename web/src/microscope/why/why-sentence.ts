@@ -1,12 +1,8 @@
-// The split of one arrow in words: what headscope/heads/explain/why.py says, with names and tokens marked.
-import { fixed, signed, share as percentOf, visible } from "../../format";
+// The split of one arrow in words, with names and tokens marked.
+import { shares_of_total, before_layers } from "../../../../src/headscope/heads/explain/sentences.json";
+import { fill, fixed, signed, share as percentOf, visible } from "../../format";
 import type { Why, WriterShare } from "../../source/source";
 import { words } from "../../words/words";
-
-const ENOUGH = 0.4; // of the total, from which on one component explains an arrow
-const MOSTLY = 0.5; // of the total, from which on the distance decides
-const WORTH = 0.1; // of the total, from which on the query side's components are named
-const UNWRITTEN = ["embedding", "position", "reader"]; // what is there before any layer
 
 /** A component's name as it is read: MLP 3, embedding, 4.3. */
 export function writerName(name: string): string {
@@ -20,9 +16,12 @@ export function writerName(name: string): string {
 /** A token inside a sentence, whose asterisks mark nothing. */
 export const said = (token: string) => visible(token).replaceAll("*", "∗");
 
+export const marked = (token: string) => `*${said(token)}*`;
+
 export const plain = (value: number) => fixed(value, 2);
 
 const signOf = (why: Why) => (why.total < 0 ? -1 : 1);
+const mostOf = (why: Why) => words.why.sentences[why.total < 0 ? "most_negative" : "largest"];
 const ranked = (why: Why) => {
   const sign = signOf(why);
   return [...why.answered].sort((a, b) => (b.value - a.value) * sign);
@@ -33,63 +32,67 @@ export const mainWriter = (why: Why): WriterShare | undefined =>
   ranked(why).find((share) => share.kind !== "reader") ?? why.answered[0];
 
 function named({ name, kind }: WriterShare): string {
-  const say = words.why;
-  if (kind === "reader") return say.ownBiases;
-  if (kind === "head") return say.headNamed(name);
-  return kind === "embedding" || kind === "position" ? say.the(name) : `**${writerName(name)}**`;
+  const template: string | undefined = (words.why.writers as Record<string, string>)[kind];
+  return template ? fill(template, { name: `**${name}**` }) : `**${writerName(name)}**`;
 }
 
 /** Where a head that wrote to the key had attended most from there. */
 function attended(share: WriterShare, why: Why): string {
-  const say = words.why;
+  const say = words.why.sentences;
   if (!share.read) return "";
-  const [{ position, token }, key] = [share.read.place, said(why.key.token)];
-  const weight = percentOf(share.read.weight);
-  if (position === why.key.position) return say.attendedItself(key, weight);
-  const where = position === why.key.position - 1 ? say.tokenBefore : position === 0 ? say.firstToken : "";
-  return say.attended(key, said(token), where, weight);
+  const { position, token } = share.read.place;
+  const given = { key: marked(why.key.token), token: marked(token), weight: percentOf(share.read.weight) };
+  if (position === why.key.position) return fill(say.attended_itself, given);
+  const where = position === why.key.position - 1 ? say.token_before : position === 0 ? say.first_token : "";
+  return fill(say.attended, { ...given, where });
 }
 
 /** The weight and the score. */
 export function firstSentence(why: Why): string {
-  const say = words.why;
-  const [query, key] = [why.query, why.key].map(({ token, position }) => say.place(said(token), position));
-  if (why.n_visible === 1) return say.single(why.head, query, key, plain(why.score));
-  const against = { mean: say.aboveMean, others: say.aboveOthers }[why.minus] ?? say.aboveKey(Number(why.minus));
-  return say.gives(why.head, query, key, percentOf(why.weight), plain(Math.abs(why.total)), why.total < 0, against);
+  const say = words.why.sentences;
+  const [query, key] = [why.query, why.key].map(({ token, position }) =>
+    fill(say.place, { token: marked(token), position }),
+  );
+  const given = { query, key, head: `**${why.head}**` };
+  if (why.n_visible === 1) return fill(say.single, { ...given, score: plain(why.score) });
+  const against = { mean: say.mean, others: say.others }[why.minus] ?? fill(say.other, { position: why.minus });
+  const [total, side] = [plain(Math.abs(why.total)), why.total < 0 ? say.below : say.above];
+  return fill(say.gives, { ...given, weight: percentOf(why.weight), total, side, against });
 }
 
 function reason(why: Why): string {
-  const say = words.why;
-  const [sign, shares] = [signOf(why), ranked(why)];
+  const say = words.why.sentences;
+  const [sign, shares, total, place] = [signOf(why), ranked(why), Math.abs(why.total), why.position_part];
   const [top, against] = [shares[0], shares[shares.length - 1]];
-  if (why.position_part * why.total > 0 && Math.abs(why.position_part) >= MOSTLY * Math.abs(why.total))
-    return say.distanceDecides(
-      why.query.position - why.key.position,
-      plain(Math.abs(why.position_part)),
-      why.position_part < 0,
-    );
-  if (shares.every((share) => UNWRITTEN.includes(share.kind))) return say.unwritten;
-  if (-against.value * sign > Math.abs(why.total)) {
-    const [up, down] = sign > 0 ? [top, against] : [against, top];
-    return say.bothWays(named(up), signed(up.value), named(down), signed(down.value));
+  const given = { most: mostOf(why), name: named(top), part: signed(top.value) };
+  if (place * why.total > 0 && Math.abs(place) >= shares_of_total.distance_decides * total) {
+    const back = why.query.position - why.key.position;
+    const forms = back < 0 ? [say.ahead, say.ahead_one] : [say.back, say.back_one];
+    const offset = fill(forms[Number(Math.abs(back) === 1)], { count: Math.abs(back) });
+    return fill(say.distance, { offset, part: plain(Math.abs(place)), side: place < 0 ? say.lower : say.higher });
   }
-  if (top.value * sign < ENOUGH * Math.abs(why.total)) return say.noneAlone(sign < 0, named(top), signed(top.value));
-  return say.mainly(sign < 0, signed(top.value), named(top), attended(top, why));
+  if (shares.every((share) => before_layers.includes(share.kind))) return say.unwritten;
+  if (-against.value * sign > total) {
+    const [up, down] = sign > 0 ? [top, against] : [against, top];
+    const parts = { more: signed(up.value), less: signed(down.value) };
+    return fill(say.both_ways, { up: named(up), down: named(down), ...parts });
+  }
+  if (top.value * sign < shares_of_total.one_component_explains * total) return fill(say.none_alone, given);
+  return fill(say.mainly, { ...given, attended: attended(top, why) });
 }
 
 /** What gives the key its score, the query side, and a learned sink. */
 export function secondSentence(why: Why): string {
-  const say = words.why;
+  const say = words.why.sentences;
   if (why.n_visible === 1) return "";
   const found = [reason(why)];
-  const asking = [...why.asked]
-    .filter((share) => share.value * signOf(why) > WORTH * Math.abs(why.total))
+  const [first, second] = [...why.asked]
+    .filter((share) => share.value * signOf(why) > shares_of_total.query_side_is_named * Math.abs(why.total))
     .sort((a, b) => Math.abs(b.value) - Math.abs(a.value))
-    .slice(0, 2);
-  const [first, second] = asking.map((share) => `${named(share)} (${signed(share.value)})`);
-  if (first && found[0] !== say.unwritten) found.push(say.asked(why.total < 0, first, second));
-  if (why.sink !== null) found.push(say.sink(percentOf(why.sink)));
+    .map((share) => fill(say.asked_part, { name: named(share), part: signed(share.value) }));
+  if (first && found[0] !== say.unwritten)
+    found.push(fill(second ? say.asked_two : say.asked, { most: mostOf(why), first, second }));
+  if (why.sink !== null) found.push(fill(say.sink, { weight: percentOf(why.sink) }));
   return found.join(" ");
 }
 

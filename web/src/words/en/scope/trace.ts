@@ -1,25 +1,12 @@
 // A prediction traced back to the tokens it comes from.
+import catalogue from "../../../../../src/headscope/heads/explain/sentences.json";
+
 export default {
   open: "Trace it back",
   openTitle: "Which heads contribute to this prediction, from which tokens, and why they attend there",
   close: "Close the trace",
   title: (token: string) => `Where does *${token}* come from?`,
-  logit: (token: string, after: string, total: string, capped: boolean) =>
-    `*${token}* after *${after}*: logit ${total}${capped ? " (before the cap)" : ""}.`,
-  rather: (token: string, minus: string, after: string, total: string, capped: boolean) =>
-    `*${token}* rather than *${minus}* after *${after}*: difference ${total}${capped ? " (before the cap)" : ""}.`,
-  largest: (...named: string[]) => `Largest contribution${named.length > 1 ? "s" : ""}: ${named.join(", ")}.`,
-  none: (percent: number) => `No contribution is ${percent}% of it or more.`,
-  throughHead: (
-    head: string,
-    raises: boolean,
-    share: string,
-    part: string,
-    token: string,
-    position: number,
-    weight: string,
-  ) =>
-    `Of the heads whose contribution does not come mostly from the first token, **${head}** ${raises ? "raises" : "lowers"} it most (${share}). The largest part of that, ${part}, comes from *${token}* (position ${position}), which gets ${weight} of its attention.`,
+  sentences: catalogue.trace,
   floor: "hide below",
   working: "Tracing the prediction back …",
   layer: (layer: string) => `layer ${layer}`,

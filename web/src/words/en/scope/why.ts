@@ -1,38 +1,13 @@
 // Why a head attends there, and where a prediction comes from.
+import catalogue from "../../../../../src/headscope/heads/explain/sentences.json";
+
 export default {
   asking: "Press a cell to ask why.",
   name: "Why this head attends there",
   close: "Close",
   working: "Splitting the score …",
-  place: (token: string, position: number) => `*${token}* (position ${position})`,
-  gives: (head: string, query: string, key: string, weight: string, total: string, below: boolean, against: string) =>
-    `From ${query}, head **${head}** gives ${weight} of its attention to ${key}. The score is ${total} ${below ? "below" : "above"} ${against}.`,
-  single: (head: string, query: string, key: string, score: string) =>
-    `From ${query}, head **${head}** sees one key, ${key}, so there is nothing to compare it with. The score is ${score}.`,
-  aboveMean: "the row's average",
-  aboveOthers: "the average of the other keys, weighted by attention",
-  aboveKey: (position: number) => `that of the key at position ${position}`,
-  distanceDecides: (back: number, part: string, lower: boolean) =>
-    `At this distance (${Math.abs(back)} position${Math.abs(back) === 1 ? "" : "s"} ${back < 0 ? "ahead" : "back"}) the same query and key score ${part} ${lower ? "lower" : "higher"} than on average over the distances in this row.`,
-  unwritten: "No layer has written to these positions yet, so only the two tokens and their positions matter.",
-  bothWays: (up: string, more: string, down: string, less: string) =>
-    `The key side: ${up} contributes ${more} and ${down} ${less}.`,
-  noneAlone: (lowers: boolean, name: string, part: string) =>
-    `No single component explains it; the ${lowers ? "most negative" : "largest"} contribution is from ${name} (${part}).`,
-  mainly: (lowers: boolean, part: string, name: string, attended: string) =>
-    `The ${lowers ? "most negative" : "largest"} contribution, ${part}, is from ${name}${attended}.`,
-  attended: (key: string, token: string, where: string, weight: string) =>
-    `, which attends from *${key}* most to *${token}*${where} (${weight})`,
-  attendedItself: (key: string, weight: string) =>
-    `, which attends from *${key}* most to that token itself (${weight})`,
-  tokenBefore: ", the token before it",
-  firstToken: ", the first token",
-  ownBiases: "the head's own biases",
-  headNamed: (name: string) => `head **${name}**`,
-  the: (name: string) => `the **${name}**`,
-  asked: (lowers: boolean, first: string, second?: string) =>
-    `On the query side, the ${lowers ? "most negative" : "largest"} contribution${second ? `s are from ${first} and ${second}` : ` is from ${first}`}.`,
-  sink: (weight: string) => `A learned sink takes ${weight} of this row.`,
+  sentences: catalogue.why,
+  writers: catalogue.writers,
   relative: "relative to",
   mean: "the row’s mean",
   other: "another key",
