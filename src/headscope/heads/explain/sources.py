@@ -342,6 +342,7 @@ class DocumentReader:
                 found[answer] = self.log_probability(answer, hidden.logits[0])
         return found
 
+    @torch.no_grad()
     def measured(self, prompt: Any, documents: Sequence[str], spans: Sequence[range]) -> Sources:
         """Every document hidden in turn; what is done is kept when it is interrupted."""
         before = self.passes
@@ -384,8 +385,7 @@ class DocumentReader:
 
     def begun(self, answer: int) -> tuple[int, ...]:
         """The beginning in the pass that gives the log-probability of an answer: the longest pass that can."""
-        ids = tuple(self.ids[answer][:-1])
-        return next(each for each in self.prepared if each[: len(ids)] == ids)
+        return next(each for each in self.prepared if [*each][: len(self.ids[answer]) - 1] == self.ids[answer][:-1])
 
     def answered_after(self, begun: tuple[int, ...]) -> list[int]:
         """The answers whose log-probability the pass with this beginning gives."""
