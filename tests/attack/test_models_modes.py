@@ -23,7 +23,7 @@ from headscope.scope import Scope
 from tests.scan.tiny import Bytes
 
 OFFLOADED = "weights are offloaded; load the model with all layers in memory"
-QUANTISED = "quantises its input, so it is not linear|only plain matrices, not quantised ones, can lose heads"
+QUANTISED = "quantises its input, so it is not linear|whose weights are quantised"
 
 
 def llama() -> transformers.PreTrainedModel:

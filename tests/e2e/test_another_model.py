@@ -22,7 +22,7 @@ SAID = {
     "pickled": "holds its weights as a pickle (pytorch_model.bin), which can run code when it is opened",
     "mamba": "no attention was found: it calls neither PyTorch's attention functions nor softmax and a product",
     "silent": "fails its self-check and is not opened: an edit moves the logits: ablating any one site changes",
-    "nowhere": "is no model; give a model's name on the hub, or its folder",
+    "nowhere": "is not a model; give a model's name on the hub, or its folder",
 }
 
 

@@ -21,7 +21,7 @@ def test_ten_megabytes_are_refused_with_their_number_and_the_picture_stays(open_
     page.evaluate(PASTE % (10 * 2**20 // 8, TYPED), "old lamp")
     expect(page.get_by_role("alert")).to_contain_text("A request holds at most 8 MiB; send a shorter text.")
     expect(page.get_by_role("application", name="Pattern of head 0.0")).to_be_visible()
-    page.get_by_label("Sentence").fill(TEXT)
+    page.get_by_role("textbox", name="Sentence").fill(TEXT)
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
@@ -30,8 +30,8 @@ def test_ten_megabytes_are_refused_with_their_number_and_the_picture_stays(open_
 )
 def test_strange_text_is_shown_or_refused_in_words(open_page: Open, scope: Scope, text: str):
     page = open_page(at(head="0.0"))
-    page.get_by_label("Sentence").fill(text)
-    page.get_by_label("Sentence").press("Enter")
+    page.get_by_role("textbox", name="Sentence").fill(text)
+    page.get_by_role("textbox", name="Sentence").press("Enter")
     expect(tokens(page).get_by_role("option")).to_have_count(len(scope.look(text).tokens))
     expect(page.get_by_role("application", name="Pattern of head 0.0")).to_be_visible()
     width = page.evaluate("document.documentElement.scrollWidth")
@@ -68,7 +68,7 @@ def test_whoever_moves_on_while_a_text_is_read_stays_there(open_page: Open):
             held.append(route)
 
     page.route("**/api/weights*", hold)
-    page.get_by_label("Sentence").fill(f"{TEXT} stairs")
+    page.get_by_role("textbox", name="Sentence").fill(f"{TEXT} stairs")
     until(page, lambda: held)
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("]")
@@ -88,7 +88,7 @@ def test_a_model_that_runs_out_of_memory_says_so(open_page: Open, scope: Scope, 
         raise MemoryError
 
     monkeypatch.setattr(type(scope), "observe", full)
-    page.get_by_label("Sentence").fill("another lamp")
+    page.get_by_role("textbox", name="Sentence").fill("another lamp")
     expect(page.get_by_role("alert")).to_contain_text("There is not enough memory for this; try a shorter text")
     expect(page.get_by_role("application", name="Pattern of head 0.0")).to_be_visible()
     monkeypatch.undo()

@@ -84,7 +84,7 @@ def test_a_model_is_chosen_on_the_page_and_named_in_the_address(browser: Browser
         expect(page.get_by_label("Model")).to_have_value(scope.shape.name)
         page.get_by_label("Model").select_option("small")
         page.wait_for_url(re.compile("model=small"))
-        page.get_by_label("Sentence").fill(TEXT)
+        page.get_by_role("textbox", name="Sentence").fill(TEXT)
         page.wait_for_url(re.compile("text=the\\+old"))
         best = float(small.look(TEXT).pattern("0.0")[-1].max())
         page.get_by_role("application", name="All heads").focus()

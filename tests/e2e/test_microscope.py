@@ -22,8 +22,8 @@ from tests.e2e.reading import TEXT, Open, at, cell, per_cent, short, signed, tok
 @pytest.mark.quick
 def test_type_a_sentence_and_read_a_known_weight(open_page: Open, scope: Scope):
     page = open_page()
-    page.get_by_label("Sentence").fill(TEXT)
-    page.get_by_label("Sentence").press("Enter")
+    page.get_by_role("textbox", name="Sentence").fill(TEXT)
+    page.get_by_role("textbox", name="Sentence").press("Enter")
     look = scope.look(TEXT)
     row = tokens(page)
     expect(row.get_by_role("option")).to_have_count(len(look.tokens))
@@ -59,7 +59,7 @@ def test_the_grid_is_walked_by_keyboard(open_page: Open):
     page.keyboard.press("[")
     expect(page.get_by_role("heading", name="Head 1.1")).to_be_visible()
     page.keyboard.press("/")
-    expect(page.get_by_label("Sentence")).to_be_focused()
+    expect(page.get_by_role("textbox", name="Sentence")).to_be_focused()
 
 
 def test_the_token_row_is_walked_by_keyboard(open_page: Open):
@@ -125,7 +125,7 @@ def test_ranking_by_a_question_puts_its_best_head_first(open_page: Open, scope: 
 def test_an_address_with_a_head_and_no_text_opens_that_head(open_page: Open):
     page = open_page("#microscope?head=1.3")
     expect(page.get_by_role("heading", name="Head 1.3")).to_be_visible()
-    expect(page.get_by_label("Sentence")).to_have_value(re.compile("My white horse"))
+    expect(page.get_by_role("textbox", name="Sentence")).to_have_value(re.compile("My white horse"))
 
 
 def test_who_reads_a_token_and_through_which_measure(open_page: Open, scope: Scope):
@@ -175,8 +175,8 @@ def test_a_text_of_4096_tokens_is_zoomed_until_a_weight_is_read(open_page: Open,
     ids = scope.model.processor.token_ids(" ".join([TEXT, "."] * 300))
     text = scope.model.processor.decode(torch.tensor(ids[: 4096 if scope.shape.context != 1280 else 1280]))
     page = open_page(at(head="0.0"))
-    page.get_by_label("Sentence").fill(text)
-    page.get_by_label("Sentence").press("Enter")
+    page.get_by_role("textbox", name="Sentence").fill(text)
+    page.get_by_role("textbox", name="Sentence").press("Enter")
     page.wait_for_url(re.compile("look="))  # a long text travels by the name of its look
     look = session._open(re.findall("look=([0-9a-f]+)", page.url)[0]).look
     length = len(look.tokens)
@@ -196,12 +196,12 @@ def test_a_text_of_4096_tokens_is_zoomed_until_a_weight_is_read(open_page: Open,
 
 def test_an_empty_text_and_an_error_leave_the_last_picture(open_page: Open):
     page = open_page(at(head="0.0"))
-    page.get_by_label("Sentence").fill("")
+    page.get_by_role("textbox", name="Sentence").fill("")
     expect(page.get_by_text("Type a sentence, or pick an example. Nothing leaves this machine.")).to_be_visible()
-    page.get_by_label("Sentence").fill("   ")
+    page.get_by_role("textbox", name="Sentence").fill("   ")
     expect(page.get_by_role("alert")).to_contain_text("This text is empty; type a sentence.")
     expect(page.get_by_role("application", name="Pattern of head 0.0")).to_be_visible()
-    page.get_by_label("Sentence").fill(TEXT)
+    page.get_by_role("textbox", name="Sentence").fill(TEXT)
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
@@ -255,7 +255,7 @@ def test_a_saved_page_opens_from_disk_without_a_network(browser: Browser, scope:
     best = float(look.weights("1.2")[9].max())
     expect(page.locator(".inspector .number").first).to_have_text(short(best, 3))
     expect(page.locator("[data-guess]").first).to_have_text(per_cent(look.predictions(9, 1)[0].probability))
-    expect(page.get_by_label("Sentence")).to_be_disabled()
+    expect(page.get_by_role("textbox", name="Sentence")).to_be_disabled()
     expect(page.get_by_text("You cannot switch heads off in a saved file")).to_be_visible()
     expect(page.get_by_text("This file has the logit attribution only for the last token.")).to_be_visible()
     tokens(page).get_by_role("option").last.click()
@@ -364,7 +364,7 @@ def test_heads_nobody_has_tested_are_tested_by_a_click(browser: Browser):
 def test_first_screen_says_role_effect_and_where_it_looks_without_scrolling(open_page: Open, scope: Scope):
     page = open_page("#microscope")
     head = page.get_by_role("heading", name=re.compile("^Head ")).inner_text().split()[-1]
-    text = page.get_by_label("Sentence").input_value()
+    text = page.get_by_role("textbox", name="Sentence").input_value()
     look = scope.look(text)
     before = look.predictions(-1, 1)[0]
     with scope.edit(ablate(head)):

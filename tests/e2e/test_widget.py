@@ -55,7 +55,7 @@ def test_a_notebook_shows_the_microscope_and_answers_clicks_on_a_word_and_on_a_c
     page.evaluate(NOTEBOOK, f"data:text/javascript;base64,{program}")
     frame = page.frame_locator("iframe")
     expect(frame.get_by_role("application", name="Pattern of head")).to_be_visible()
-    expect(frame.get_by_label("Sentence")).to_have_value(TEXT)
+    expect(frame.get_by_role("textbox", name="Sentence")).to_have_value(TEXT)
     words = frame.get_by_role("listbox", name="Tokens").get_by_role("option")
     expect(words).to_have_count(len(look.tokens))
     words.nth(13).click()

@@ -7,13 +7,12 @@ import torch
 from jaxtyping import TypeCheckError
 
 from headscope.attention.reference import attend
-from headscope.names import Head
 from tests.runs.typechecks import checked
 
 
 def test_a_wrong_type_is_refused() -> None:
-    with pytest.raises(TypeCheckError, match=r"parameter head='one' violates type hint <class 'int'>"):
-        Head(site="5", head="one")  # type: ignore[arg-type]
+    with pytest.raises(TypeCheckError, match=r"parameter scale='one' violates type hint <class 'float'>"):
+        attend(*torch.zeros(3, 1, 4), torch.ones(1, 1, dtype=torch.bool), "one")  # type: ignore[arg-type]
 
 
 def test_axes_of_one_name_have_one_size() -> None:

@@ -57,6 +57,6 @@ def test_head_is_shown_in_the_sandboxed_frame_of_a_chat(browser: Browser, scope:
     inside = page.frames[1]
     assert inside.evaluate("document.documentElement.scrollWidth") <= 480
     page.wait_for_function("document.querySelector('iframe').clientHeight > 600")
-    assert not frame.get_by_label("Sentence").is_visible()
+    assert not frame.get_by_role("textbox", name="Sentence").is_visible()
     assert errors == []
     page.close()

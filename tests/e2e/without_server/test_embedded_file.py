@@ -43,7 +43,7 @@ def test_the_command_writes_one_file_that_computes_what_python_does(
         page = context.new_page()
         strays = watched(page, page_file.as_uri())
         page.goto(page_file.as_uri() + at(head=head, compare=0, text="A"))
-        box = page.get_by_label("Sentence")
+        box = page.get_by_role("textbox", name="Sentence")
         expect(box).to_be_enabled()
         box.fill(TEXT)
         box.press("Enter")

@@ -20,7 +20,7 @@ LONG = " ".join(SENTENCE.split()[place % 17] for place in range(512))
 
 def read(page: Page, home: str, text: str) -> None:
     page.goto(f"{home}#microscope")
-    box = page.get_by_label("Sentence")
+    box = page.get_by_role("textbox", name="Sentence")
     expect(box).to_be_enabled()
     box.fill(text)
     box.press("Enter")

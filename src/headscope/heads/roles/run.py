@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.metadata import version
@@ -114,9 +114,12 @@ def run_battery(model: OpenModel, options: RoleOptions | None = None) -> Report:
 
 
 def _ordinary_texts(vocabulary: Vocabulary) -> list[list[int]]:
-    """Tokenize the ordinary texts that come with headscope; none if the model reads no text."""
-    texts = ORDINARY.read_text(encoding="utf-8").split("\n----\n") if vocabulary.reads_text else ()
-    return [list(vocabulary.tokenize(text).ids[: vocabulary.context]) for text in texts]
+    """Tokenize the ordinary texts that come with headscope: those that the model can read."""
+    found: list[list[int]] = []
+    for text in ORDINARY.read_text(encoding="utf-8").split("\n----\n") if vocabulary.reads_text else ():
+        with suppress(InputError):  # longer than its context
+            found.append(list(vocabulary.tokenize(text).ids[: vocabulary.context]))
+    return found
 
 
 def _importance(model: OpenModel, vocabulary: Vocabulary) -> dict[str, Effect]:

@@ -54,7 +54,7 @@ def find_projection(model: Any, site: str, which: Which) -> _Projection:
     ops = [op for op in (_made_from(target) if held is None else held.ops) if op.in_site]
     matrices = [op for op in ops if op.name in MATRIX and _constant(op) is not None]
     if not matrices:
-        raise ModelError(f"{name}: no matrix computes it")
+        raise ModelError(f"{name}: no matrix computes it, or one whose weights are quantised")
     path = _module_of(model, matrices[-1].path)
     own = [op for op in ops if op is matrices[-1] or (path and (op.path + ".").startswith(path + "."))]
     made = max(own, key=lambda op: op.order)
