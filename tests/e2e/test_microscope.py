@@ -257,7 +257,7 @@ def test_a_saved_page_opens_from_disk_without_a_network(browser: Browser, scope:
     expect(page.locator("[data-guess]").first).to_have_text(per_cent(look.predictions(9, 1)[0].probability))
     expect(page.get_by_role("textbox", name="Sentence")).to_be_disabled()
     expect(page.get_by_text("You cannot switch heads off in a saved file")).to_be_visible()
-    expect(page.get_by_text("This file has the logit attribution only for the last token.")).to_be_visible()
+    expect(page.get_by_text("This file has no logit attribution for this token.")).to_be_visible()
     tokens(page).get_by_role("option").last.click()
     expect(page.locator("[data-share='all']")).to_be_visible()
     assert errors == []
@@ -335,10 +335,11 @@ def test_a_card_says_of_each_number_which_text_it_is_of(open_page: Open, session
         pytest.skip("this model ships no report")
     resting = next(found for found in roles.findings if found.role == "first token" and found.strongest)
     trial = next(trial for trial in roles.trials if trial.role == "first token")
-    card = open_page(at(head=resting.head)).get_by_role("region", name="How we know")
+    page = open_page(at(head=resting.head))
+    expect(page.get_by_text("on this text; grey: by distance alone")).to_be_visible()
+    card = page.get_by_role("region", name="How we know")
     card.get_by_text("How we know").click()
     expect(card.get_by_text(f"Tested on: {trial.probe}.")).to_be_visible()
-    expect(card.get_by_text("all its attention on this text")).to_be_visible()
 
 
 def test_a_head_without_a_name_is_called_so(open_page: Open, session: Session, scope: Scope):

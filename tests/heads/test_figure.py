@@ -6,6 +6,7 @@ import io
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -237,7 +238,8 @@ def test_progress_is_shown_after_a_second_and_turned_off(
         now += 4.0
         return now
 
-    monkeypatch.setattr(progress.time, "monotonic", later)
+    # for this module alone: the event loop of another test's server would sleep for hours
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=later))
     scope.patching(TEXT, OTHER, (" river", " water"))
     assert "Patching: " in capsys.readouterr().err
     calls = {

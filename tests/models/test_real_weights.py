@@ -12,6 +12,7 @@ import torch
 from tests.heads.roles.test_results import agrees, committed
 from torch import Tensor
 
+from headscope.app.pages.roles import REPORTS
 from headscope.attention.observer import Call, plain
 from headscope.models.huggingface.attention import using_implementation
 from headscope.models.huggingface.model import HuggingFaceModel
@@ -80,7 +81,7 @@ def test_smollm2_generates_the_same_and_obeys_an_edit(smollm2: HuggingFaceModel)
 
 
 def test_smollm2_s_committed_roles_agree_with_a_dense_computation(smollm2: HuggingFaceModel) -> None:
-    agrees(committed("SmolLM2-135M-Instruct"), smollm2)
+    agrees(committed(REPORTS["SmolLM2-135M-Instruct"]), smollm2)
 
 
 def test_minilm_from_its_folder(packages: Path) -> None:

@@ -21,7 +21,7 @@ class Hooked(nn.Linear):
 def test_scripted_modules_and_parts_are_refused() -> None:
     refuse_script(nn.Sequential(nn.Linear(2, 2)))
     scripted = torch.jit.trace(nn.Linear(2, 2), torch.ones(1, 2))
-    with pytest.raises(ModelError, match="TopLevelTracedModule is TorchScript, whose operations PyTorch shows to no"):
+    with pytest.raises(ModelError, match="TopLevelTracedModule is TorchScript, whose operations PyTorch does not show"):
         refuse_script(scripted)
     with pytest.raises(ModelError, match="its part 1 is TorchScript"):
         refuse_script(nn.Sequential(nn.Linear(2, 2), scripted))
