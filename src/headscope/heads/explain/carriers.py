@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from headscope.attention.observer import Call, Observer, observing, plain
-from headscope.attention.progress import report_progress
+from headscope.attention.progress import report_progress, uninterrupted
 from headscope.heads.edits.hidden_keys import ROWS, hide, weights_of
 from headscope.heads.head_table import HeadTable, of_head
 from headscope.models.any_torch.model import AnyTorchModel
@@ -140,7 +140,7 @@ def _recomputed(model: OpenModel, observer: Observer) -> Iterator[None]:
 
     Models whose attention is found while they run keep everything but what gradients of weights need.
     """
-    with ExitStack() as stack:
+    with uninterrupted(), ExitStack() as stack:
         for weight in [each for each in model.model.parameters() if each.requires_grad]:
             stack.callback(weight.requires_grad_)
             weight.requires_grad_(False)
