@@ -36,7 +36,7 @@ def test_page_shows_what_python_measures_hides_a_document_and_names_its_heads(br
         assert serious_violations(page) == []
         query, key = carried.arrows[0]
         page.locator(".carriers a").first.click()
-        expect(page.get_by_role("heading", name=f"Head {first}")).to_be_visible(timeout=60_000)
+        expect(page.get_by_role("heading", name=f"Head {first}", exact=True)).to_be_visible(timeout=60_000)
         expect(page.get_by_text(f"(position {query}), head {first} gives")).to_contain_text(f"(position {key})")
         page.goto(f"{address}#sources")
         page.get_by_role("button", name="Which sentence?").first.click()
