@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import re
@@ -71,6 +72,22 @@ def test_who_connects_before_the_server_runs_waits_for_it():
         listening.accept()[0] as answered,
     ):
         assert answered.getpeername() == waiting.getsockname()
+
+
+def test_small_parts_of_an_answer_leave_at_once():
+    async def waits_for_more() -> bool:
+        arrived = asyncio.get_running_loop().create_future()
+        with listen() as listening:
+            server = await asyncio.start_server(lambda _, writer: arrived.set_result(writer), sock=listening)
+            async with server:
+                _, asking = await asyncio.open_connection(*listening.getsockname())
+                answering = await arrived
+                waits = not answering.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+                asking.close()
+                answering.close()
+                return waits
+
+    assert not asyncio.run(waits_for_more())
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,8 @@ def listen(port: int | None = None, host: str = HOST) -> socket.socket:
     """A socket on the requested port, or on any free one. Who connects before the server runs waits for it."""
     try:
         family, *_, place = socket.getaddrinfo(host, port or 0, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(place[:2], family=family)
+        opened = socket.create_server(place[:2], family=family).detach()
+        return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, opened)  # asyncio delays small parts else
     except socket.gaierror as error:
         raise InputError(f"--host {host}: this machine has no such address ({error.strerror})") from error
     except OSError as error:
