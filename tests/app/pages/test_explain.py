@@ -8,7 +8,7 @@ from tests.app.conftest import SENTENCE
 from tests.heads.explain.families import FAMILIES, IDS
 
 import headscope
-from headscope.app.pages import explain
+from headscope.app.pages import explain, kept_looks
 from headscope.app.pages.explain import CutPathRequest, cut_path
 from headscope.app.pages.microscope import LookRequest, Session
 from headscope.heads.explain.why import by_size
@@ -108,3 +108,18 @@ def test_a_recorded_stream_counts_to_what_a_look_holds(session: Session, name: s
     assert kept is not None
     assert kept.nbytes > 0
     assert before.nbytes == size + kept.nbytes
+
+
+def test_the_latest_looks_alone_keep_what_was_recorded(session: Session, name: str) -> None:
+    look = session.kept.look(name)
+    assert look is not None
+    session.why(explain.WhyRequest(look=name, head="1.2", query=3, key=1))
+    held = look.look.cache.bytes
+    for number in range(kept_looks.KEPT_PASSES):
+        assert look.look.kept_pass is not None
+        session.look(LookRequest(text=f"w{number} w2 w3 w4"))
+    session.kept.trim()
+    assert look.look.kept_pass is None
+    assert look.look.cache.bytes < held
+    session.why(explain.WhyRequest(look=name, head="1.2", query=3, key=1))
+    assert look.look.cache.bytes == held

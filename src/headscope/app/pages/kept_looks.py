@@ -18,6 +18,7 @@ from headscope.app.pages.tiles import PatternTiles
 from headscope.heads.look.look import Look
 
 KEPT_LOOKS = 64
+KEPT_PASSES = 8  # of the latest looks: the garbage collector goes through all their parts while everybody waits
 KEPT_BYTES = 2 * 2**30  # of all looks of a server; the latest is kept whatever its size
 TEXT_BYTES = 64 * 2**20  # of all texts, from which looks that were dropped are read again
 
@@ -99,9 +100,11 @@ class _KeptPart:
         return opened
 
     def trim(self) -> None:
-        """Drop the oldest looks of all sessions where tiles have made them too large."""
+        """Drop the oldest looks of all sessions where tiles made them too large, and the oldest recorded passes."""
         with self.whole.locked():
             self.whole.looks.trim()
+            for opened in self.whole.looks.entries()[:-KEPT_PASSES]:
+                opened.look.forget_pass()
 
     def names(self) -> list[str]:
         """The looks that are kept, the latest used last."""

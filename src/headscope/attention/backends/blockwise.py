@@ -237,10 +237,10 @@ def _part(values: Tensor, at: tuple[int, slice, slice]) -> Tensor:
 
 def _strongest(scores: Tensor, tile_max: Tensor) -> Int[Tensor, "head row"]:
     """Find the arg-max of every row: first the best tile, then the best key inside it."""
-    tile = tile_max.argmax(-1, keepdim=True)
-    tiles = scores.view((*tile_max.shape, TILE))
-    inside = tiles.gather(2, tile[..., None].expand(*tile.shape, TILE))[..., 0, :].argmax(-1)
-    return tile[..., 0] * TILE + inside
+    tile = tile_max.argmax(-1)
+    first = torch.arange(tile.numel(), device=tile.device).view(tile.shape) * tile_max.shape[-1]
+    inside = scores.view(-1, TILE).index_select(0, (first + tile).flatten()).argmax(-1)
+    return tile * TILE + inside.view(tile.shape)
 
 
 def _distance(

@@ -359,6 +359,12 @@ class Look:
         self.kept_pass = found if self.cache.fits(found.nbytes) else None
         return found
 
+    def forget_pass(self) -> None:
+        """Let go of the recorded pass: thousands of small objects, which are made again when they are asked for."""
+        if self.kept_pass is not None:
+            self.cache.bytes -= self.kept_pass.nbytes
+            self.kept_pass = self.explained = None
+
     @own_precision()
     def contributions(self, position: int | str, sites: Sequence[SiteName] | None = None) -> Contributions:
         """At one position: each head's z, its part through W_O, and their sum with the bias."""
