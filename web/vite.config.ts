@@ -85,6 +85,6 @@ export default defineConfig(({ mode }) => ({
     plugins: () => [withoutRuntime(), marked()],
     rollupOptions: { output: { entryFileNames: `assets/${mode === "one-file" ? "one-file-" : ""}[name].js` } },
   },
-  server: { proxy: { "/api": "http://127.0.0.1:8800" }, fs: { allow: [".", "../src/headscope/heads/explain"] } },
+  server: { proxy: { "/api": "http://127.0.0.1:8800" }, fs: { allow: [".", "../src/headscope/heads"] } },
   test: { include: ["tests/**/*.test.ts"], setupFiles: ["tests/words.ts"] },
 }));

@@ -10,7 +10,7 @@ READ = (
     "README.md",
     "docs/**/*.md",
     "web/src/words/**/*.ts",
-    "src/headscope/heads/explain/sentences.json",
+    "src/headscope/heads/sentences.json",
     "src/headscope/lab/teach/lessons/*.md",
     "src/headscope/cli/*.py",
 )

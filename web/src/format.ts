@@ -1,4 +1,5 @@
 // Numbers and tokens as text.
+import { percent as edges } from "../../src/headscope/heads/sentences.json";
 import { words as catalogue } from "./words/words";
 
 /** A number's decimal point as the language writes it: .69 or ,69. */
@@ -34,11 +35,8 @@ export function percent(probability: number): string {
 
 /** A share in a sentence: whole percent. */
 export function share(value: number): string {
-  return value > 0 && value < 0.01
-    ? "under 1%"
-    : value > 0.99 && value < 1
-      ? "over 99%"
-      : `${Math.round(100 * value)}%`;
+  if (value > 0 && value < 0.01) return edges.least;
+  return value > 0.99 && value < 1 ? edges.most : `${Math.round(100 * value)}%`;
 }
 
 /** The thousands of a number as the language parts them: 8,192 or 8 192. */

@@ -25,9 +25,10 @@ from headscope.app.pages.explain import TraceRequest, WhyRequest
 from headscope.app.pages.microscope import Session
 from headscope.errors import ModelError
 from headscope.heads.explain.trace import TracedPrediction
-from headscope.heads.explain.why import SENTENCES, Place, Read, Share, Why
+from headscope.heads.explain.why import Place, Read, Share, Why
 from headscope.heads.look.look import Look
 from headscope.heads.roles.run import shuffled_weights
+from headscope.heads.sentences import SENTENCES
 from headscope.lab.compile import CompileOptions, compile_program
 from headscope.names import quoted
 from headscope.scope import Scope

@@ -82,7 +82,7 @@ def test_a_heads_sentence_names_its_test_and_its_score(report: Report) -> None:
         "First token: a sentence. On average 50% of its attention goes there (made so). "
         "Induction: a sentence. On average 95% of its attention goes there (made so)."
     )
-    assert report.sentence("0.3") == "No role: tested for 1, passed none."
+    assert report.sentence("0.3") == "No role. It passed none of the role tests it took (1)."
     costs = {"0.3": Effect(-0.02, -0.031, -0.01), "2.3": Effect(0.01, -0.001, 0.02)}
     costly = replace(report, importance=costs)
     assert costly.sentence("0.3").endswith("falls by 0.020 nats per token (95% interval 0.010–0.031).")

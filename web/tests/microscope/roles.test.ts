@@ -56,7 +56,7 @@ const roles: Roles = {
   ordinary: [],
   named: 1,
   without: 2,
-  resting: 0,
+  headline: "",
   recipe: "",
   findings: [finding("0.1", "first token", false), finding("0.1", "induction", true)],
   trials: [

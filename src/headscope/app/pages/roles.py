@@ -57,7 +57,7 @@ class Roles(Response):
     named: int = 0
     without: int = 0
     untested: int = Field(default=0, description="heads that no role could be tested on")
-    resting: int = Field(default=0, description="heads whose only role is attending to the first token of random words")
+    headline: str = Field(default="", description="how many heads pass a test for a role, in words")
     ordinary: list[str] = Field(
         default=[],
         description="each head on ordinary texts, in words: where its attention goes, and the loss without it",
@@ -83,7 +83,7 @@ def roles_of(report: Report, heads: list[str]) -> Roles:
         named=len(report.named),
         without=report.n_without,
         untested=report.n_untested,
-        resting=report.n_resting,
+        headline=report.headline,
         ordinary=[report.on_ordinary_text(head) for head in heads] if set(heads) <= set(report.where) else [],
         findings=list(report.findings),
         trials=[_trial(trial) for trial in report.trials],

@@ -16,10 +16,10 @@ from torch import Tensor
 from headscope.attention.progress import report_progress
 from headscope.errors import InputError, ModelError
 from headscope.heads.explain.score_split import Reading
-from headscope.heads.explain.why import SENTENCES, Explained, Place, Share, Why, by_size, explained
+from headscope.heads.explain.why import Explained, Place, Share, Why, by_size, explained
 from headscope.heads.look.attribution import logit_to_split
 from headscope.heads.look.look import Look, needs_predictions
-from headscope.heads.questions.where import percent
+from headscope.heads.sentences import SENTENCES, percent
 from headscope.models.structure.carry import Route
 from headscope.models.structure.recorded_pass import logit_direction, reading_gradients, value_reading, writer_share
 from headscope.models.structure.recorder import Writer

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float
@@ -16,7 +14,7 @@ from headscope.attention.progress import uninterrupted
 from headscope.errors import InputError
 from headscope.heads.look.activation_cache import BUDGET
 from headscope.heads.look.look import place_of
-from headscope.heads.questions.where import percent
+from headscope.heads.sentences import SENTENCES, percent
 from headscope.models.structure.recorder import RecordedStream
 from headscope.names import Head, HeadName, quoted
 
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 NUMBERS = ("weight", "score", "baseline", "total", "minus", "n_visible", "sink", "position_part", "error")
 _KEPT_HEADS = 4  # heads of one look whose writers' parts are kept
-# Templates and the thresholds that choose between them; web/src/microscope/why/why-sentence.ts reads the same.
-SENTENCES: dict[str, Any] = json.loads(Path(__file__).with_name("sentences.json").read_text("utf-8"))
 
 
 @dataclass(frozen=True)

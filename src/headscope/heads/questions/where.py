@@ -22,21 +22,23 @@ from headscope.errors import InputError
 from headscope.heads.bootstrap import percentile_interval, resampling_counts
 from headscope.heads.head_table import HeadTable, of_head
 from headscope.heads.questions.label_rules import LabelRule
+from headscope.heads.sentences import SENTENCES, percent
 from headscope.models.protocol import Token
 from headscope.names import Head, HeadName
 
 if TYPE_CHECKING:
     from headscope.heads.look.look import Look
 
-FIRST, SINK = "first token", "learned sink"
+_NAMES: dict[str, str] = SENTENCES["classes"]
+FIRST, SINK = _NAMES["first"], _NAMES["sink"]
 _END = re.compile(r"""[.!?…]+["'”’)\]]*|[。！？]+""")
 _ADDED = re.compile(r"\[[A-Z]+\]|<\|?[^<>\s]+\|?>")
 MOST_TOKENS = 512  # read of each text: a head's partition needs thousands of rows, not millions
 _CELLS = 2**22  # of a site's patterns that are held at a time
 FITTINGS = 30
 MENTIONED = 0.1  # a sentence names the classes that get at least this much of the rest, at most three
-_ELSEWHERE = ("elsewhere, 5 to 16 tokens away", "elsewhere, 17 to 64 tokens away", "elsewhere, farther away")
-_BY_PLACE = ("the token itself", "the previous token", "2 to 4 tokens back", "the next token", "2 to 4 tokens ahead")
+_ELSEWHERE = [_NAMES[key] for key in ("far", "farther", "farthest")]
+_BY_PLACE = [_NAMES[key] for key in ("itself", "previous", "near", "next", "near_ahead")]
 
 
 def key_classes(
@@ -58,21 +60,21 @@ def key_classes(
         found[rule.name] = (query[:, None] == key) & (query != -1)[:, None]
         if rule.exclude_self:
             found[rule.name] &= back != 0
-    copy = "an earlier copy" if causal else "another copy"
+    which = "" if causal else "_any"
     found |= {
         FIRST: (at == 0).expand_as(back),
-        "the token itself": back == 0,
-        f"the token that followed {copy}": (ids[:, None] == before) & earlier & (back != -1),
-        copy: (ids[:, None] == ids) & earlier,
-        "the previous token": back == 1,
-        "2 to 4 tokens back": (back >= 2) & (back <= 4),
+        _NAMES["itself"]: back == 0,
+        _NAMES["followed" + which]: (ids[:, None] == before) & earlier & (back != -1),
+        _NAMES["copy" + which]: (ids[:, None] == ids) & earlier,
+        _NAMES["previous"]: back == 1,
+        _NAMES["near"]: (back >= 2) & (back <= 4),
     }
     if not causal:
-        found |= {"the next token": back == -1, "2 to 4 tokens ahead": (back <= -2) & (back >= -4)}
-        found["a special token"] = added.expand_as(back)
+        found |= {_NAMES["next"]: back == -1, _NAMES["near_ahead"]: (back <= -2) & (back >= -4)}
+        found[_NAMES["special"]] = added.expand_as(back)
     found |= {
-        "an end of a sentence or line": ends.expand_as(back),
-        "other punctuation": (signs & ~ends).expand_as(back),
+        _NAMES["end"]: ends.expand_as(back),
+        _NAMES["signs"]: (signs & ~ends).expand_as(back),
     }
     far = back.abs()
     bands = (far >= 5) & (far <= 16), (far >= 17) & (far <= 64), far > 64
@@ -168,11 +170,6 @@ class Where(HeadTable):
 
     def __str__(self) -> str:
         return "\n".join(f"{head}: {found}" for head, found in self.heads.items())
-
-
-def percent(share: float) -> str:
-    """A share in a sentence: whole percent."""
-    return "under 1%" if 0 < share < 0.01 else "over 99%" if 0.99 < share < 1 else f"{share:.0%}"
 
 
 @dataclass

@@ -12,7 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 from headscope.errors import InputError
 from headscope.heads.head_table import HeadTable, of_head
 from headscope.heads.look.importance import Effect
-from headscope.heads.questions.where import FIRST, MENTIONED, HeadWhere, percent
+from headscope.heads.questions.where import FIRST, MENTIONED, HeadWhere
+from headscope.heads.sentences import SENTENCES, percent
 from headscope.names import Head, HeadName
 
 SCHEMA_VERSION = 1
@@ -190,7 +191,7 @@ class Report(HeadTable):
         if not tried:
             said = ["Not tested for a role."]
         elif not self.of(name):
-            said = [f"No role: tested for {len(tried)}, passed none."]
+            said = ["No role. " + SENTENCES["roles"]["none"].format(tried=len(tried))]
         else:
             said = [self._found(finding) for finding in self.of(name)]
         return " ".join([*said, self.on_ordinary_text(name)]).rstrip()
@@ -212,7 +213,7 @@ class Report(HeadTable):
         return said
 
     def __str__(self) -> str:
-        lines = [f"{self.model}: {self._headline()}"]
+        lines = [f"{self.model}: {self.headline}"]
         if "stopped" in self.recipe:
             lines.append(f"  stopped {self.recipe['stopped']}: what follows is all that was done")
         for trial in self.trials:
@@ -225,7 +226,9 @@ class Report(HeadTable):
             lines.append(f"  {trial.role}{ordinary}: {outcome}")
         return "\n".join(lines)
 
-    def _headline(self) -> str:
+    @property
+    def headline(self) -> str:
+        """How many heads pass a test for a role, and how many of them only that of attending to the first token."""
         tested = self.n_heads - self.n_untested
         if not tested:
             return f"no role could be tested on its {self.n_heads} heads"

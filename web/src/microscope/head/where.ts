@@ -20,6 +20,7 @@ type Fits = (query: number, key: number) => boolean;
 /** The cells of each class, in the order in which they are tried. */
 function classesOf(tokens: TokenCard[], causal: boolean): [string, Fits][] {
   const names = words.head.where.classes;
+  const any = causal ? "" : "_any";
   const texts = tokens.map(({ text }) => text.trim());
   const end = tokens.map(({ text }, at) => text.includes("\n") || END.test(texts[at]));
   const same = (a: number, b: number) => b >= 0 && tokens[a].id === tokens[b].id;
@@ -29,14 +30,14 @@ function classesOf(tokens: TokenCard[], causal: boolean): [string, Fits][] {
   };
   const ahead: [string, Fits][] = [
     [names.next, (i, j) => j === i + 1],
-    [names.nearAhead, (i, j) => j >= i + 2 && j <= i + 4],
+    [names.near_ahead, (i, j) => j >= i + 2 && j <= i + 4],
     [names.special, (_, j) => ADDED.test(texts[j])],
   ];
   return [
     [names.first, (_, j) => j === 0],
     [names.itself, (i, j) => i === j],
-    [names.followed(causal), (i, j) => same(i, j - 1) && other(i, j) && j !== i + 1],
-    [names.copy(causal), (i, j) => same(i, j) && other(i, j)],
+    [names[`followed${any}`], (i, j) => same(i, j - 1) && other(i, j) && j !== i + 1],
+    [names[`copy${any}`], (i, j) => same(i, j) && other(i, j)],
     [names.previous, (i, j) => j === i - 1],
     [names.near, (i, j) => j <= i - 2 && j >= i - 4],
     ...(causal ? [] : ahead),

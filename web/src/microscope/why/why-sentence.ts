@@ -1,5 +1,5 @@
 // The split of one arrow in words, with names and tokens marked.
-import { shares_of_total, before_layers } from "../../../../src/headscope/heads/explain/sentences.json";
+import { shares_of_total, before_layers } from "../../../../src/headscope/heads/sentences.json";
 import { fill, fixed, signed, share as percentOf, visible } from "../../format";
 import type { Why, WriterShare } from "../../source/source";
 import { words } from "../../words/words";

@@ -50,10 +50,6 @@ export default {
     "Tested; passed no role test. That is common: many heads do several things, or something that has no name yet.",
   earned: (heads: string, all: string, only: string) =>
     `${heads} of ${all} heads passed the test for this role; ${only} of them have no other role.`,
-  haveName: (all: string) => `of ${all} heads passed a test for a role`,
-  resting: (jobs: string, resting: string) =>
-    `: ${jobs} for something specific, ${resting} only for attending to the first token of random words`,
-  haveNone: "passed none.",
   untested: "heads. None has been tested for a role yet.",
 
   papers: "Papers describe these heads",

@@ -1,4 +1,6 @@
 // The microscope's cards about the selected head: its role, its scores, left and right.
+import catalogue from "../../../../../src/headscope/heads/sentences.json";
+
 export default {
   head: (name: string) => `Head ${name}`,
   rank: "rank",
@@ -20,23 +22,7 @@ export default {
     blind: "What a head with the same mean weight at each distance, blind to what the tokens are, would give.",
     notCounted: (name: string) => `${name} not counted above`,
     rest: (classes: number) => (classes === 1 ? "one other class" : `${classes} other classes`),
-    classes: {
-      first: "first token",
-      itself: "the token itself",
-      followed: (causal: boolean) => `the token that followed ${causal ? "an earlier" : "another"} copy`,
-      copy: (causal: boolean) => `${causal ? "an earlier" : "another"} copy`,
-      previous: "the previous token",
-      near: "2 to 4 tokens back",
-      next: "the next token",
-      nearAhead: "2 to 4 tokens ahead",
-      special: "a special token",
-      end: "an end of a sentence or line",
-      signs: "other punctuation",
-      far: "elsewhere, 5 to 16 tokens away",
-      farther: "elsewhere, 17 to 64 tokens away",
-      farthest: "elsewhere, farther away",
-      sink: "learned sink",
-    },
+    classes: catalogue.classes,
   },
 
   scores: {
@@ -74,8 +60,7 @@ export default {
     also: (roles: string) => `also ${roles}`,
     changes: "changes this text",
     without: "nats KL without it",
-    earnedNone: (roles: string, others: string, heads: string) =>
-      `Tested for ${roles} roles and passed none, like ${others} other heads of ${heads}.`,
+    passedNone: catalogue.roles.none,
     nearest: "It came closest to these roles.",
     testedOn: (inputs: string) => `Tested on: ${inputs}.`,
     testing: "Every head is being tested for every role. You can use the microscope again when that is done.",

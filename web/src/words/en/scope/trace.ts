@@ -1,5 +1,5 @@
 // A prediction traced back to the tokens it comes from.
-import catalogue from "../../../../../src/headscope/heads/explain/sentences.json";
+import catalogue from "../../../../../src/headscope/heads/sentences.json";
 
 export default {
   open: "Trace it back",

@@ -1,5 +1,5 @@
 // Why a head attends there, and where a prediction comes from.
-import catalogue from "../../../../../src/headscope/heads/explain/sentences.json";
+import catalogue from "../../../../../src/headscope/heads/sentences.json";
 
 export default {
   asking: "Press a cell to ask why.",
