@@ -129,10 +129,10 @@ def hold_connections(address: str, chance: random.Random, record: Record) -> Non
 
 
 def leave(address: str, chance: random.Random, record: Record) -> None:
-    """A long text and heads to be trained, whose answers are not awaited."""
+    """A long text and arms to be trained, whose answers are not awaited."""
     long = " ".join(chance.choices(WORDS, k=1_500))
-    heads = {"sentence": long[:300], "targets": [{"name": "a", "arrows": [[1, 0]]}], "steps": 1_000}
-    for path, body in (("look", {"text": long}), ("lab/craft/open", {**heads, "seed": chance.randrange(1_000)})):
+    arms = {"experiment": "arms", "task": chance.randrange(2), "seeds": 1}
+    for path, body in (("look", {"text": long}), ("lab/one-or-many", arms)):
         try:
             patience = httpx.Timeout(60, read=chance.uniform(0.01, 0.5))
             answer = httpx.post(f"{address}api/{path}", json=body, timeout=patience)

@@ -12,10 +12,8 @@ import httpx
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
-from headscope.lab.teach.crafted_heads import craft
 from headscope.lab.teach.one_or_many import stored_results
 from headscope.lab.teach.puzzle import named
-from headscope.lab.teach.target_patterns import SENTENCE, Target, sentence_targets, split_words
 from headscope.lab.teach.worked_example import WorkedExample, number, work
 from tests.e2e.conftest import fits, serious_violations
 
@@ -41,21 +39,20 @@ def show(context: BrowserContext, address: str) -> Show:
     return open_at
 
 
-def short(value: float) -> str:
-    text = f"{abs(value):.2f}"
-    return ("−" if value < 0 and float(text) else "") + (text[1:] if text.startswith("0.") else text)
-
-
 def trained(page: Page) -> None:
     expect(page.get_by_role("status").filter(has_text="Training")).to_have_count(0)
     expect(page.get_by_role("button", name="Open these heads")).to_be_enabled()
 
 
-def test_four_heads_are_trained_as_in_python_and_lead_to_the_fork(show: Show):
-    page, crafted = show("four-heads"), craft(SENTENCE, sentence_targets(split_words(SENTENCE)))
+def hit(page: Page, head: int) -> float:
+    return float(page.locator(f"[data-hit='{head}']").inner_text())
+
+
+def test_four_heads_reach_their_targets_and_lead_to_the_fork(show: Show):
+    page = show("four-heads")
     trained(page)
-    for head, fit in enumerate(crafted.heads):
-        assert abs(float(page.locator(f"[data-hit='{head}']").inner_text()) - fit.hit) <= 0.005
+    for head in range(4):
+        assert hit(page, head) >= 0.9
     page.get_by_role("link", name="See both steps with numbers").click()
     page.wait_for_url(re.compile("#fork/4"))
 
@@ -70,10 +67,7 @@ def test_a_painted_cell_is_learned_at_once_by_mouse_and_by_keyboard(show: Show):
     cell = box["width"] / 11
     pattern.click(position={"x": 6.5 * cell, "y": 10.5 * cell})  # late should read road
     trained(page)
-    targets = sentence_targets(split_words(SENTENCE))
-    painted = Target(targets[2].name, targets[2].asks, (*targets[2].arrows, (10, 6)))
-    crafted = craft(SENTENCE, [*targets[:2], painted, targets[3]])
-    assert float(page.locator("[data-hit='2']").inner_text()) == pytest.approx(crafted.heads[2].hit, abs=0.006)
+    assert hit(page, 2) >= 0.9
     page.get_by_role("button", name="Look").click()
     page.get_by_role("listbox", name="Words").get_by_role("option", name="late").click()
     expect(pattern).to_have_attribute("aria-label", re.compile("late attends to road"))
@@ -108,13 +102,10 @@ def test_a_painted_cell_is_dragged_or_keyed_to_a_share_and_the_head_reaches_it(s
     page.mouse.up()
     page.mouse.move(0, 0)
     trained(page)
-    arrows = ((8, 2), (10, 2), (10, 6))
-    for shares in ((1.0, 0.2, 0.8), (1.0, 0.3, 0.7)):  # dragged, then with two keys less of it
-        targets = sentence_targets(split_words(SENTENCE))
-        painted = Target(targets[2].name, targets[2].asks, arrows, shares=shares)
-        reached = craft(SENTENCE, [*targets[:2], painted, targets[3]]).snapshots[-1].patterns[2, 10]
-        expect(told).to_contain_text(f"attends to {short(float(reached[2]))} + {short(float(reached[6]))}")
-        assert reached[[2, 6]].tolist() == pytest.approx(shares[1:], abs=0.02)
+    for shares in ((0.2, 0.8), (0.3, 0.7)):  # dragged, then with two keys less of it
+        reached = re.search(r"attends to (\S+) \+ (\S+)", told.inner_text())
+        assert reached
+        assert [float(share.rstrip(".,")) for share in reached.groups()] == pytest.approx(shares, abs=0.02)
         for key in ("-", "Shift+ArrowDown"):
             pattern.press(key)
             trained(page)

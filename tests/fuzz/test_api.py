@@ -38,11 +38,11 @@ schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not i
 CALLS = int(os.environ.get("HEADSCOPE_FUZZ_CALLS", "2000"))
 SEED = int(os.environ.get("HEADSCOPE_FUZZ_SEED", "0"))
 SLOW = {
-    "POST /api/lab/one-or-many": 1, "POST /api/roles": 1, "POST /api/lab/craft": 10, "POST /api/lab/craft/open": 10,
+    "POST /api/lab/one-or-many": 1, "POST /api/roles": 1, "POST /api/lab/craft/open": 10,
     "POST /api/censuses": 3, "POST /api/trace": 5,
 }  # fmt: skip
 SMALL = {
-    "steps": {"craft": 2, "open": 2, "one-or-many": 20},
+    "steps": {"one-or-many": 20},
     "seeds": {"one-or-many": 1},
     "d_model": {"one-or-many": 8},
 }

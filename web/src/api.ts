@@ -455,23 +455,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/lab/craft": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Craft */
-        post: operations["craft_api_lab_craft_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/lab/craft/open": {
         parameters: {
             query?: never;
@@ -1183,8 +1166,13 @@ export interface components {
             name: string;
             /** Notes */
             notes: string[];
-            /** Parts */
-            parts: components["schemas"]["ParameterCount"][];
+            /**
+             * Parts
+             * @description parameters of each part, over all layers
+             */
+            parts: {
+                [key: string]: number;
+            };
             published: components["schemas"]["HeadChoice"];
             /** Published Kv Heads */
             published_kv_heads: number;
@@ -1472,104 +1460,6 @@ export interface components {
             quantities: components["schemas"]["Quantity"][];
             /** Sites */
             sites: components["schemas"]["CensusSite"][];
-        };
-        /**
-         * CraftBegun
-         * @description Arrays: ``wanted`` float32 [head, query, key]; ``finds`` uint8 [head, query], 1 for rows with a target.
-         */
-        CraftBegun: {
-            /**
-             * Event
-             * @default begun
-             * @constant
-             */
-            event: "begun";
-            /**
-             * Schema Version
-             * @default 1
-             */
-            schema_version: number;
-            /** Steps */
-            steps: number;
-            /** Words */
-            words: string[];
-        };
-        /**
-         * CraftDone
-         * @description The finished heads: how close each came. Array: ``losses`` float32 [step, head].
-         */
-        CraftDone: {
-            /**
-             * Event
-             * @default done
-             * @constant
-             */
-            event: "done";
-            /** Heads */
-            heads: components["schemas"]["CraftedHead"][];
-        };
-        /**
-         * CraftedHead
-         * @description How much of its target one head covers on average, and the rows it missed.
-         */
-        CraftedHead: {
-            /** Asks */
-            asks: string;
-            /** Hit */
-            hit: number;
-            /** Misses */
-            misses: components["schemas"]["RowFit"][];
-            /** Name */
-            name: string;
-        };
-        /**
-         * CraftRequest
-         * @description Heads to be trained, one per target.
-         */
-        CraftRequest: {
-            /**
-             * D Head
-             * @default 8
-             */
-            d_head: number;
-            /**
-             * Places
-             * @description whether a head reads positions, not only words
-             * @default true
-             */
-            places: boolean;
-            /**
-             * Seed
-             * @default 0
-             */
-            seed: number;
-            /** Sentence */
-            sentence: string;
-            /**
-             * Steps
-             * @default 120
-             */
-            steps: number;
-            /** Targets */
-            targets: components["schemas"]["TargetPattern"][];
-        };
-        /**
-         * CraftStep
-         * @description The heads after some steps. Arrays: ``patterns`` float32 [head, query, key].
-         */
-        CraftStep: {
-            /**
-             * Event
-             * @default step
-             * @constant
-             */
-            event: "step";
-            /** Hit */
-            hit: number[];
-            /** Loss */
-            loss: number[];
-            /** Step */
-            step: number;
         };
         /**
          * Crossing
@@ -1862,6 +1752,27 @@ export interface components {
             d_head: number;
             /** N Heads */
             n_heads: number;
+        };
+        /**
+         * HeadsRequest
+         * @description Trained heads: embeddings of the unknown and of each different word, of each place, W_Q and W_K of all heads.
+         */
+        HeadsRequest: {
+            /**
+             * Finds
+             * @description by head: the rows with a target
+             */
+            finds: boolean[][];
+            /** Places */
+            places: number[][];
+            /** Sentence */
+            sentence: string;
+            /** Tokens */
+            tokens: number[][];
+            /** W K */
+            w_k: number[][];
+            /** W Q */
+            w_q: number[][];
         };
         /** HideAnswers */
         HideAnswers: {
@@ -2356,13 +2267,15 @@ export interface components {
         };
         /**
          * OutcomeFrame
-         * @description One way to spend the parameters: accuracy of each seed, their mean and its 95 % interval.
+         * @description One way to spend the parameters, with the mean accuracy of its seeds and the 95 % interval.
          */
         OutcomeFrame: {
             /** Accuracies */
             accuracies: number[];
             /** Arm */
             arm: string;
+            /** Average */
+            average: number;
             /** Caught Up */
             caught_up: boolean;
             /** D Ff */
@@ -2371,7 +2284,6 @@ export interface components {
             d_head: number;
             /**
              * Event
-             * @default outcome
              * @constant
              */
             event: "outcome";
@@ -2379,8 +2291,6 @@ export interface components {
             high: number;
             /** Low */
             low: number;
-            /** Mean */
-            mean: number;
             /** N Heads */
             n_heads: number;
             /** N Layers */
@@ -2409,16 +2319,6 @@ export interface components {
             } | null;
             /** Source */
             source: string;
-        };
-        /**
-         * ParameterCount
-         * @description Parameters of one part of the model, over all layers.
-         */
-        ParameterCount: {
-            /** Count */
-            count: number;
-            /** Name */
-            name: string;
         };
         /**
          * PatchGrid
@@ -2796,6 +2696,12 @@ export interface components {
              */
             findings: components["schemas"]["Finding"][];
             /**
+             * Headline
+             * @description how many heads pass a test for a role, in words
+             * @default
+             */
+            headline: string;
+            /**
              * Named
              * @default 0
              */
@@ -2811,12 +2717,6 @@ export interface components {
              * @default
              */
             recipe: string;
-            /**
-             * Resting
-             * @description heads whose only role is attending to the first token of random words
-             * @default 0
-             */
-            resting: number;
             /**
              * State
              * @enum {string}
@@ -2888,20 +2788,6 @@ export interface components {
             threshold: number | null;
             /** Why Not */
             why_not: string;
-        };
-        /**
-         * RowFit
-         * @description One row of which the pattern covers too little of the target: how much, and why.
-         */
-        RowFit: {
-            /** Hit */
-            hit: number;
-            /** Position */
-            position: number;
-            /** Why */
-            why: string;
-            /** Word */
-            word: string;
         };
         /**
          * RunBegun
@@ -2981,7 +2867,7 @@ export interface components {
             /** Sentence */
             sentence: string;
             /** Targets */
-            targets: components["schemas"]["TargetPattern"][];
+            targets: components["schemas"]["Target"][];
             /** Words */
             words: string[];
         };
@@ -3165,12 +3051,13 @@ export interface components {
             share: number;
         };
         /**
-         * TargetPattern
-         * @description What one head should attend to: arrows (query, key) between words.
+         * Target
+         * @description The pattern that one head should learn. ``arrows`` are (query, key) positions, each with its share of the row.
          *
-         *     Several arrows from one word share its row: equally, or as ``shares`` says, one for each arrow.
+         *     Without ``shares`` the arrows of a row get equal parts. A row without a target attends to the first word, as an
+         *     attention sink does.
          */
-        TargetPattern: {
+        Target: {
             /**
              * Arrows
              * @default []
@@ -4387,39 +4274,6 @@ export interface operations {
             };
         };
     };
-    craft_api_lab_craft_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["CraftRequest"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/x-headscope": string | components["schemas"]["ProblemFrame"] | components["schemas"]["CraftBegun"] | components["schemas"]["CraftStep"] | components["schemas"]["CraftDone"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/x-headscope": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     open_crafted_api_lab_craft_open_post: {
         parameters: {
             query?: never;
@@ -4429,7 +4283,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["CraftRequest"];
+                "application/json": components["schemas"]["HeadsRequest"];
             };
         };
         responses: {
@@ -4501,7 +4355,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/x-headscope": string | components["schemas"]["ProblemFrame"] | components["schemas"]["RunBegun"] | components["schemas"]["OutcomeFrame"];
+                    "application/x-ndjson": string | components["schemas"]["ProblemFrame"] | components["schemas"]["RunBegun"] | components["schemas"]["OutcomeFrame"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -4510,7 +4364,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/x-headscope": components["schemas"]["Problem"];
+                    "application/x-ndjson": components["schemas"]["Problem"];
                 };
             };
         };

@@ -1,4 +1,4 @@
-"""Python's answers to what a published site computes: ``python -m tests.app.publish.lab_answers`` writes them."""
+"""Answers to what the page computes itself: ``python -m tests.app.publish.lab_answers`` writes them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import torch
 from pydantic_core import to_jsonable_python
 
 from headscope.lab.teach.course.questions import means, readings
-from headscope.lab.teach.crafted_heads import CraftSettings, Job, fit, fresh_model
-from headscope.lab.teach.target_patterns import Target
 
 FILE = Path(__file__).parents[3] / "web" / "tests" / "source" / "lab-answers.json"
 TYPED = ("144", ".3", "0,3", "30 %", "3/10", "1,200 heads", "−2", "many", "")
@@ -27,27 +25,35 @@ def lab_answers() -> dict[str, Any]:
 
 
 def training() -> dict[str, Any]:
-    """A layer's first weights, and its losses while it learns."""
+    """Two heads of two numbers that learn their patterns in plain PyTorch: first weights, losses, last patterns."""
     targets = [
-        Target("before", arrows=((1, 0), (2, 1))),
-        Target("shared", arrows=((2, 0), (2, 2)), shares=(0.25, 0.75)),
+        {"name": "before", "asks": "", "arrows": [(1, 0), (2, 1)], "shares": []},
+        {"name": "shared", "asks": "", "arrows": [(2, 0), (2, 2)], "shares": [0.25, 0.75]},
     ]
-    words = ["it", "was", "it"]
-    rows = [target.rows(words) for target in targets]
-    job = Job(words, torch.stack([matrix for matrix, _ in rows]), torch.stack([has for _, has in rows]))
-    settings = CraftSettings(d_model=4, d_head=2, steps=STEPS, seed=3, snapshots=2)
-    model = fresh_model(job, settings)
-    attention = model.attention()
-    weights = {"q": attention.q_proj, "k": attention.k_proj}
-    fitted = fit(job, settings)
+    wanted = torch.tensor([[[1, 0, 0], [1, 0, 0], [0, 1, 0]], [[1, 0, 0], [1, 0, 0], [0.25, 0, 0.75]]])
+    draw = torch.Generator().manual_seed(3)
+    x, q, k = (torch.randn(rows, 4, generator=draw, dtype=torch.float64) for rows in (3, 4, 4))
+    first = {name: weight.flatten().tolist() for name, weight in (("q", q), ("k", k))}
+    adam = torch.optim.Adam([q.requires_grad_(), k.requires_grad_()], lr=0.005)
+    losses = []
+    for step in range(STEPS + 1):
+        queries, keys = ((x @ weight.T).view(3, 2, 2).transpose(0, 1) for weight in (q, k))
+        scores = queries @ keys.mT / 2**0.5
+        patterns = scores.masked_fill(torch.ones(3, 3).triu(1).bool(), float("-inf")).softmax(-1)
+        loss = -(wanted * patterns.clamp(min=1e-12).log()).sum(-1).mean(-1)
+        losses.append(loss.tolist())
+        if step < STEPS:
+            adam.zero_grad()
+            loss.sum().backward()
+            adam.step()
     return {
-        "targets": [{"name": each.name, "arrows": each.arrows, "shares": each.shares} for each in targets],
-        "sentence": " ".join(words),
+        "targets": targets,
+        "sentence": "it was it",
         "sizes": {"length": 3, "heads": 2, "dModel": 4, "dHead": 2},
-        "x": model.embed(job.ids).flatten().tolist(),
-        "weights": {name: layer.weight.flatten().tolist() for name, layer in weights.items()},
-        "losses": fitted.losses.tolist(),
-        "patterns": fitted.snapshots[-1].patterns.flatten().tolist(),
+        "x": x.flatten().tolist(),
+        "weights": first,
+        "losses": losses,
+        "patterns": patterns.flatten().tolist(),
     }
 
 

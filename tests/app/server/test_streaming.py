@@ -1,9 +1,9 @@
-"""Streams: frames in order, errors as the last frame, and an end when the client disconnects."""
+"""Streams: lines in order, errors as the last line, and an end when the client disconnects."""
 
 from __future__ import annotations
 
 import asyncio
-import struct
+import json
 import threading
 import time
 from typing import Any
@@ -20,7 +20,6 @@ from headscope.app.server.errors import add_error_handlers
 from headscope.app.server.fair_queue import ReaderLeftError
 from headscope.app.server.streaming import Queue, _sent, stream
 from headscope.app.server.worker import RequestWorker
-from headscope.app.wire import unpack
 from headscope.errors import InputError
 
 
@@ -35,17 +34,8 @@ def app_for(work) -> FastAPI:
     return app
 
 
-def frames_of(content: bytes) -> list[dict[str, Any]]:
-    found = []
-    while content:
-        (length,) = struct.unpack_from("<I", content)
-        found.append(unpack(content[4 : 4 + length]).values)
-        content = content[4 + length :]
-    return found
-
-
 def begin(emit) -> None:
-    emit(RunBegun(arms=["a"]), {})
+    emit(RunBegun(arms=["a"]))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +50,7 @@ def test_an_error_in_the_middle_is_the_last_frame(error, said, caplog):
         begin(emit)
         raise error
 
-    begun, last = frames_of(TestClient(app_for(work)).get("/work").content)
+    begun, last = map(json.loads, TestClient(app_for(work)).get("/work").text.splitlines())
     assert begun["arms"] == ["a"]
     assert last == {"event": "problem", "kind": type(error).__name__, "message": said}
     logged = [record.exc_info[1] for record in caplog.records if record.exc_info]

@@ -32,11 +32,7 @@ from tests.app.conftest import SENTENCE, WORDS, held, scope, session, small_mode
 from tests.e2e.conftest import running, served
 
 __all__ = ["scope", "session"]
-HEAVY = {
-    "sentence": " ".join(f"word{number}" for number in range(64)),
-    "targets": [{"name": str(number), "arrows": [[number + 1, number]]} for number in range(8)],
-    "steps": 1_000,
-}
+HEAVY = {"experiment": "arms", "seeds": 1, "steps": 1_200}
 SLOW_LESSON = f"""# A slow lesson
 
 ## Idea
@@ -113,19 +109,17 @@ def wait_for_line(opened: httpx.Client, name: str = "") -> dict[str, Any]:
 
 def test_pages_are_served_while_44_heavy_requests_wait_and_their_end_frees_the_queue(address):
     with person(address) as heavy, person(address) as visitor, ExitStack() as lines:
-        for number in range(44):
-            body = {**HEAVY, "seed": number}
-            lines.enter_context(posted(address, "/api/lab/craft/open?request=heavy", body, cookie_of(heavy)))
+        for _ in range(44):
+            lines.enter_context(posted(address, "/api/lab/one-or-many?request=heavy", HEAVY, cookie_of(heavy)))
         wait_for_line(heavy, "heavy")
         for path in ("/", "/icon.svg", "/api/model", "/api/cards", "/api/lessons"):
             assert visitor.get(path).status_code == 200
         assert visitor.post("/api/look", json={"text": SENTENCE}).status_code == 200
         assert wait_for_line(heavy, "heavy")["place"] > 0, "all that was answered while the queue was occupied"
         lines.close()
-        small = {"sentence": "a red dog", "targets": HEAVY["targets"][:1], "steps": 5}
-        assert visitor.post("/api/lab/craft/open", json=small).status_code == 200
-        names = heavy.get("/api/models").json()["names"]
-        assert len(names) < 44, "those that were left were not trained"
+        small = {"experiment": "partition", "d_model": 8, "heads": [1], "seeds": 1, "steps": 20}
+        assert visitor.post("/api/lab/one-or-many", json=small).status_code == 200
+        assert heavy.get("/api/progress", params={"request": "heavy"}).json()["place"] == 0, "nobody waits any more"
 
 
 class SlowCode:

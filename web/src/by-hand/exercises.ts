@@ -1,6 +1,6 @@
 // The exercise of By hand: invent two heads for "it"; what is checked of them.
 import { Problem } from "../source/problem";
-import { readings } from "../source/published/lab/typed-numbers";
+import { readings } from "../learn/typed-numbers";
 import { shortNumber, vector, weigh } from "./scorecard";
 
 type Card = Record<string, number>;

@@ -19,15 +19,6 @@ export function shortNumber(value: number, digits = 3): string {
     .replace(".", words.ui.decimal);
 }
 
-/** What somebody typed as a number, .3, 0,3, 30 % or 3/10; null where it is none. */
-export function parseNumber(text: string): number | null {
-  const plain = text.replace("−", "-").replaceAll(",", ".").replace(/\s+/g, "");
-  const found = /^(-?(?:\d+\.?\d*|\.\d+))(?:\/(\d+\.?\d*|\.\d+))?(%?)$/.exec(plain);
-  if (!found) return null;
-  const value = Number(found[1]) / Number(found[2] ?? 1) / (found[3] ? 100 : 1);
-  return Number.isFinite(value) ? value : null;
-}
-
 /** z of a head: the sum of weight · value. */
 export function weigh(weights: Weights, values: Record<string, number[]>): number[] {
   const rows = Object.entries(values);

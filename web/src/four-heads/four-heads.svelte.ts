@@ -1,6 +1,5 @@
 // The state of the four-heads page: targets, the training run that streams in, and the selected word.
 import type { components } from "../api";
-import { events } from "../source/event-stream";
 import { addressOf } from "../address-fields";
 import { PageState } from "../source/page-state.svelte";
 import { askJson } from "../source/server";
@@ -16,27 +15,16 @@ import {
   withGuesses,
   writeAddress,
 } from "./targets";
+import type { Asked, Finished, Snapshot } from "./craft-heads";
+import { train } from "./train";
 import { writtenTarget } from "./target-weights";
 import { parseArrows } from "./written-arrows";
 
 type Schemas = components["schemas"];
-type Told = Required<Schemas["CraftBegun"]> | Required<Schemas["CraftStep"]> | Required<Schemas["CraftDone"]>;
-
-interface Snapshot {
-  step: number;
-  loss: number[];
-  hit: number[];
-  patterns: Float32Array; // [head, query, key]
-}
-
-interface Finished extends Required<Schemas["CraftDone"]> {
-  losses: Float32Array; // [step, head]
-}
 
 export interface Run {
   words: string[];
   steps: number;
-  finds: Uint8Array; // [head, query]
   snapshots: Snapshot[];
   done: Finished | null;
 }
@@ -145,46 +133,25 @@ export class HeadTrainer extends PageState {
     return done && !this.problem;
   }
 
-  asked(): Schemas["CraftRequest"] {
-    return {
-      sentence: this.sentence,
-      targets: this.targets,
-      d_head: this.dHead,
-      steps: this.steps,
-      seed: 0,
-      places: this.places,
-    };
-  }
-
   async train(): Promise<void> {
     this.going?.abort();
     const going = (this.going = new AbortController());
     const quick = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.training = true;
     await this.guarded(async () => {
-      let begun: Run | null = null;
-      for await (const { values, arrays } of events<Told>("lab/craft", this.asked(), going.signal)) {
-        if (values.event === "begun")
-          begun = {
-            words: values.words,
-            steps: values.steps,
-            finds: arrays.finds.data as Uint8Array,
-            snapshots: [],
-            done: null,
-          };
-        else if (values.event === "step") {
-          const { step, loss, hit } = values;
-          begun = {
-            ...begun!,
-            snapshots: [...begun!.snapshots, { step, loss, hit, patterns: arrays.patterns.data as Float32Array }],
-          };
+      const { sentence, dHead, steps, places } = this;
+      const asked: Asked = { sentence, targets: this.targets, dHead, steps, places };
+      let begun: Run = { words: [], steps, snapshots: [], done: null };
+      for await (const told of train(asked, going.signal)) {
+        if ("words" in told) begun = { ...begun, words: told.words };
+        else if ("done" in told) begun = { ...begun, done: told.done };
+        else {
+          begun = { ...begun, snapshots: [...begun.snapshots, told.snapshot] };
           if (!quick) await new Promise((resolve) => setTimeout(resolve, PACE));
-        } else {
-          begun = { ...begun!, done: { ...values, losses: arrays.losses.data as Float32Array } };
         }
         if (going.signal.aborted) return;
-        const latest = begun?.snapshots.at(-1);
-        if (begun && latest && (!quick || latest.step === begun.steps)) {
+        const latest = begun.snapshots.at(-1);
+        if (latest && (!quick || latest.step === begun.steps)) {
           this.run = begun;
           this.shown = begun.snapshots.length - 1;
         }
@@ -199,7 +166,10 @@ export class HeadTrainer extends PageState {
     await this.guarded(async () => {
       // the first head that has a target for this word
       const head = this.targets.findIndex((target) => target.arrows.some(([from]) => from === this.word));
-      const opened = await askJson<Schemas["OpenedModel"]>("lab/craft/open", this.asked());
+      const opened = await askJson<Schemas["OpenedModel"]>("lab/craft/open", {
+        sentence: this.sentence,
+        ...this.finished?.made,
+      });
       address = addressOf("microscope", { ...opened, head: `0.${Math.max(0, head)}`, token: this.word });
     });
     return address;

@@ -4,7 +4,7 @@ import { cellsOf, targetOf, type Cell } from "./target-weights";
 
 export type Arrow = [number, number]; // from, to
 /** `shares`: one for each arrow, or none where the arrows of every row share it equally. */
-export type Target = Required<components["schemas"]["TargetPattern"]> & { arrows: Arrow[] };
+export type Target = Required<components["schemas"]["Target"]> & { arrows: Arrow[] };
 
 export interface State {
   sentence: string | null; // null: the first sentence and its own targets
@@ -123,8 +123,8 @@ export function readAddress(address: string): State {
   return {
     sentence: fields.get("s"),
     targets: fields.get("s") === null ? [] : targets,
-    dHead: whole("d", INITIAL.dHead),
-    steps: whole("n", INITIAL.steps),
+    dHead: Math.max(1, Math.min(32, whole("d", INITIAL.dHead))),
+    steps: Math.max(1, Math.min(1000, whole("n", INITIAL.steps))),
     places: fields.get("p") !== "0",
     word: fields.has("w") ? whole("w", 0) : null,
   };

@@ -23,7 +23,10 @@ export function splitWords(sentence: string): string[] {
 }
 
 /** A sentence of one's own. What its heads should find is to be painted, but for the word before. */
-export function ownSentence(sentence: string, names: Schemas["TargetPattern"][]): Schemas["SentenceResponse"] {
+export function ownSentence(
+  sentence: string,
+  names: Schemas["SentenceResponse"]["targets"],
+): Schemas["SentenceResponse"] {
   const words = splitWords(sentence);
   const before = words.slice(1).map((_, at): Arrow => [at + 1, at]);
   const targets = names.map(({ name, asks }, at) => ({

@@ -28,9 +28,7 @@ const isSolved = (marked: Marked | undefined) => !!marked && (marked.right || !!
 function recalled(): Answers {
   try {
     const kept = JSON.parse(localStorage.getItem(KEY) ?? "{}");
-    if (typeof kept !== "object" || kept === null || Array.isArray(kept)) return {};
-    // answers of older versions went by the lesson's number, which says no longer which lesson it was
-    return Object.fromEntries(Object.entries(kept as Answers).filter(([key]) => !/^\d+\./.test(key)));
+    return typeof kept === "object" && kept !== null && !Array.isArray(kept) ? kept : {};
   } catch {
     return {};
   }

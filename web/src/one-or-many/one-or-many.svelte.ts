@@ -29,7 +29,7 @@ type Column = (each: Outcome, where: string) => string | number;
 export function outcomesTable(stored: Outcome[], here: Outcome[], first: Record<string, Column>): Table {
   const columns: Record<string, Column> = {
     ...first,
-    "both right": (each) => each.mean,
+    "both right": (each) => each.average,
     low: (each) => each.low,
     high: (each) => each.high,
     seeds: (each) => each.accuracies.join(" "),
@@ -100,12 +100,12 @@ export class Experiments extends PageState {
     };
     this.running = { what, planned: [], done: 0, since: Date.now() };
     await this.guarded(async () => {
-      for await (const { values } of events<Told>("lab/one-or-many", asked, going.signal)) {
-        if (values.event === "begun") this.running = { ...this.running!, planned: values.arms };
+      for await (const told of events<Told>("lab/one-or-many", asked, going.signal)) {
+        if (told.event === "begun") this.running = { ...this.running!, planned: told.arms };
         else {
           this.ran = {
             ...this.ran,
-            [what]: [...(this.ran[what] ?? []).filter((other) => other.arm !== values.arm), values],
+            [what]: [...(this.ran[what] ?? []).filter((other) => other.arm !== told.arm), told],
           };
           this.running = { ...this.running!, done: this.running!.done + 1 };
         }

@@ -55,13 +55,6 @@ class CardSummary(Response):
     total: int | None
 
 
-class ParameterCount(Response):
-    """Parameters of one part of the model, over all layers."""
-
-    name: str
-    count: int
-
-
 class KVChoice(Response):
     """A number of KV heads, and the cache in fp16 bytes at each of the card's lengths."""
 
@@ -88,7 +81,7 @@ class CardResponse(CardSummary):
     experts: str | None
     context: int | None
     heads_in_all: int
-    parts: list[ParameterCount]
+    parts: dict[str, int] = Field(description="parameters of each part, over all layers")
     attention_parameters: int
     active: int | None
     exact: bool
@@ -183,7 +176,7 @@ def shown(card: Card, published: Card, length: int | None = None) -> CardRespons
         windows=list(model.windows),
         experts=None if experts is None else f"{experts.used} of {experts.count}",
         heads_in_all=card.heads_in_all,
-        parts=[ParameterCount(name=name, count=count) for name, count in parameters.parts.items()],
+        parts=parameters.parts,
         attention_parameters=parameters.attention,
         total=parameters.total,
         active=None if parameters.unknown else sum(parameters.active.values()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import torch
@@ -31,20 +31,12 @@ TASKS = (KEYS, ROLES)
 ARMS_WIDTH = Budget().d_model
 
 
-class OutcomeFrame(Response):
-    """One way to spend the parameters: accuracy of each seed, their mean and its 95 % interval."""
+@dataclass(frozen=True)
+class OutcomeFrame(Outcome):
+    """One way to spend the parameters, with the mean accuracy of its seeds and the 95 % interval."""
 
-    event: Literal["outcome"] = "outcome"
-    task: str
-    arm: str
-    n_heads: int
-    d_head: int
-    n_layers: int
-    d_ff: int
-    n_parameters: int
-    accuracies: list[float]
-    parts_right: list[float]
-    mean: float
+    event: Literal["outcome"]
+    average: float
     low: float
     high: float
     caught_up: bool
@@ -112,10 +104,10 @@ def results() -> ResultsResponse:
 def run(asked: RunRequest, emit: Emit) -> None:
     """Train the arms one after the other, and emit the outcome of each."""
     task, ways = _plan(asked)
-    emit(RunBegun(arms=[way.name for way in ways]), {})
+    emit(RunBegun(arms=[way.name for way in ways]))
     width = ARMS_WIDTH if asked.experiment == "arms" else asked.d_model
     budget = Budget(d_model=width, steps=asked.steps)
-    compare(task, ways, asked.seeds, budget, lambda outcome: emit(_frame(outcome), {}))
+    compare(task, ways, asked.seeds, budget, lambda outcome: emit(_frame(outcome)))
 
 
 def _plan(asked: RunRequest) -> tuple[LookupTask, Sequence[Arm]]:
@@ -133,7 +125,8 @@ def _plan(asked: RunRequest) -> tuple[LookupTask, Sequence[Arm]]:
 
 def _frame(outcome: Outcome) -> OutcomeFrame:
     mean, low, high = (round(value, 4) for value in (outcome.mean, *outcome.interval))
-    return OutcomeFrame(**asdict(outcome), mean=mean, low=low, high=high, caught_up=outcome.mean >= SOLVED)
+    solved = outcome.mean >= SOLVED
+    return OutcomeFrame(**vars(outcome), event="outcome", average=mean, low=low, high=high, caught_up=solved)
 
 
 def _rows(task: LookupTask) -> list[LookupRow]:

@@ -12,8 +12,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from headscope.app.wire import Arrays
-
 SCHEMA_VERSION = 1
 MOST_MISTAKES = 100  # that a refusal is made from: the page shows one
 
@@ -53,8 +51,8 @@ class Problem(Response):
     message: str
 
 
-Emit = Callable[[Any, Arrays], None]
-"""Send one frame of a stream: a response and its arrays."""
+Emit = Callable[[Any], None]
+"""Send one response of a stream."""
 
 Unit = Literal["share", "nats", "tokens"]
 

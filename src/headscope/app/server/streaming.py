@@ -1,10 +1,9 @@
-"""Stream the results of long work: containers one after the other, each after its length in four bytes."""
+"""Stream the results of long work: JSON, a line per result."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from collections.abc import AsyncIterator, Callable
 from functools import reduce
 from operator import or_
@@ -12,13 +11,13 @@ from typing import Any, Literal
 
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
+from pydantic_core import to_json
 
 from headscope.app.pages.schema import Emit, Problem
 from headscope.app.server.clients import client_id
 from headscope.app.server.errors import without_paths
 from headscope.app.server.fair_queue import FairQueue, ReaderLeftError, Turn
-from headscope.app.server.worker import DISCONNECTED, RequestWorker, container_of
-from headscope.app.wire import Arrays, pack
+from headscope.app.server.worker import DISCONNECTED, PROBLEM, RequestWorker
 from headscope.errors import HeadscopeError
 
 Work = Callable[[Emit], None]
@@ -34,25 +33,26 @@ class ProblemFrame(Problem):
     event: Literal["problem"] = "problem"
 
 
-class _FrameStream(StreamingResponse):
-    """A response of frames."""
+class _LineStream(StreamingResponse):
+    """A response of lines."""
 
-    media_type = "application/x-headscope-frames"
+    media_type = "application/x-ndjson"
 
 
 def stream_of(*models: Any) -> dict[str, Any]:
     """FastAPI's arguments for a route that streams these models."""
-    return container_of(reduce(or_, models, ProblemFrame))
+    responses: dict[int | str, dict[str, Any]] = {200: {"model": reduce(or_, models, ProblemFrame)}, **PROBLEM}
+    return {"response_class": _LineStream, "response_model": None, "responses": responses}
 
 
 async def stream(worker: RequestWorker, queue: FairQueue, request: Request, work: Work) -> Response:
     """The work's frames. An error before the first one is an ordinary error response; later it is the last frame."""
     loop, frames, turn = asyncio.get_running_loop(), Queue(), Turn(client_id(request), kind="long")
 
-    def emit(frame: Any, arrays: Arrays) -> None:
+    def emit(frame: Any) -> None:
         if turn.left or frames.qsize() > MOST_FRAMES:
             raise ReaderLeftError
-        loop.call_soon_threadsafe(frames.put_nowait, _framed(frame, arrays))
+        loop.call_soon_threadsafe(frames.put_nowait, _line(frame))
 
     async def run() -> None:
         end: Exception | None = None
@@ -72,7 +72,7 @@ async def stream(worker: RequestWorker, queue: FairQueue, request: Request, work
     if first is None:
         return Response(status_code=DISCONNECTED)
     as_it_is = {"Content-Encoding": "identity"}  # a compressor would hold frames back
-    return _FrameStream(_sent(first, frames, lambda: queue.leave(turn), task), headers=as_it_is)
+    return _LineStream(_sent(first, frames, lambda: queue.leave(turn), task), headers=as_it_is)
 
 
 async def _sent(
@@ -87,12 +87,11 @@ async def _sent(
             said = without_paths(str(frame)) if known else FAILED
             if not known:
                 logging.getLogger("uvicorn.error").error("a stream failed", exc_info=frame)
-            yield _framed(ProblemFrame(kind=type(frame).__name__, message=said), {})
+            yield _line(ProblemFrame(kind=type(frame).__name__, message=said))
         await task
     finally:
         leave()
 
 
-def _framed(frame: Any, arrays: Arrays) -> bytes:
-    body = pack(frame, arrays)
-    return struct.pack("<I", len(body)) + body
+def _line(frame: Any) -> bytes:
+    return to_json(frame) + b"\n"

@@ -1,4 +1,4 @@
-"""Target attention patterns for trained heads: arrows between words, with equal or given shares."""
+"""What the heads of a sentence might find: arrows between words, as far as they can be guessed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import torch
-from jaxtyping import Bool, Float
-from torch import Tensor
 
 from headscope.errors import InputError
 
@@ -30,69 +26,7 @@ class Target:
     name: str
     asks: str = ""
     arrows: tuple[Arrow, ...] = ()
-    shares: tuple[int | float, ...] = ()
-
-    def rows(self, words: Sequence[str]) -> tuple[Float[Tensor, "query key"], Bool[Tensor, " query"]]:
-        """The wanted pattern, and which of its rows have a target."""
-        matrix = self._from_shares(words) if self.shares else self._from_arrows(len(words))
-        if self.shares:
-            for position, row in enumerate(matrix):
-                _check_row(self.name, f"{words[position]!r} ({position})", row)
-        ahead = matrix.triu(1).nonzero().tolist()
-        if ahead:
-            start, end = ahead[0]
-            raise InputError(
-                f"{self.name}: {words[start]!r} ({start}) cannot attend ahead to {words[end]!r} ({end}): point "
-                "the arrow back"
-            )
-        return _normalised(matrix.float())
-
-    def _from_arrows(self, length: int) -> Tensor:
-        matrix = torch.zeros(length, length)
-        for start, end in self.arrows:
-            if not (0 <= start < length and 0 <= end < length):
-                raise InputError(f"{self.name}: the arrow {start} → {end} is outside the words 0–{length - 1}")
-            matrix[start, end] = 1.0
-        return matrix
-
-    def _from_shares(self, words: Sequence[str]) -> Tensor:
-        if len(self.shares) != len(self.arrows):
-            raise InputError(
-                f"{self.name}: {len(self.arrows)} arrows and {len(self.shares)} shares; give one share per "
-                "arrow, or none for equal shares"
-            )
-        matrix = self._from_arrows(len(words)).double()  # float32 would overflow before a share is checked
-        if int(matrix.sum()) != len(self.arrows):
-            start, end = next(arrow for arrow in self.arrows if self.arrows.count(arrow) > 1)
-            raise InputError(
-                f"{self.name}: the arrow from {words[start]!r} ({start}) to {words[end]!r} ({end}) has several shares; "
-                "give it one"
-            )
-        for (start, end), share in zip(self.arrows, self.shares, strict=True):
-            matrix[start, end] = share
-        return matrix
-
-
-def _check_row(name: str, word: str, row: Tensor) -> None:
-    total = float(row.sum())
-    if not bool(row.isfinite().all()) or bool((row < 0).any()):
-        raise InputError(
-            f"{name}: the row of {word} holds {row.tolist()}; shares are numbers from 0 to 1, as in 0 .5 .5 0"
-        )
-    if total > 0 and abs(total - 1) > 0.01:
-        way = "two full weights need two heads" if total > 1.01 else "give more, or leave the whole row empty"
-        raise InputError(
-            f"{name}: the row of {word} adds up to {total:g}; a softmax row sums to exactly 1, as in 0 .5 .5 0: {way}"
-        )
-
-
-def _normalised(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows that sum to 1, and which had a target; a row without one is put on the first word."""
-    totals = matrix.sum(-1, keepdim=True)
-    has_target = totals[:, 0] > 0
-    matrix = torch.where(totals > 0, matrix / totals.clamp(min=1e-9), torch.zeros_like(matrix))
-    matrix[~has_target, 0] = 1.0
-    return matrix, has_target
+    shares: tuple[float, ...] = ()
 
 
 def split_words(sentence: str) -> list[str]:

@@ -109,7 +109,7 @@ class TinyTransformer(nn.Module):
 class Adam:
     """Adam (Kingma & Ba 2015); torch.optim imports a compiler on first use, which takes longer than a fit."""
 
-    def __init__(self, weights: Iterable[nn.Parameter], rate: float) -> None:
+    def __init__(self, weights: Iterable[Tensor], rate: float) -> None:
         self.weights, self.rate, self.steps = list(weights), rate, 0
         self.mean = [torch.zeros_like(weight) for weight in self.weights]
         self.square = [torch.zeros_like(weight) for weight in self.weights]

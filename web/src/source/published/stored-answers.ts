@@ -1,10 +1,11 @@
 // What pages other than the microscope ask, answered from the site's files; what no file answers needs Python.
 import { cached } from "../server";
 import { Problem } from "../problem";
+import type { components } from "../../api";
+import { ownSentence } from "../../four-heads/written-arrows";
 import { bytesOf } from "../files-of-page";
 import { unzipped, type PublishedSite } from "./files";
-import { computed } from "./lab/answers";
-import { means, readings } from "./lab/typed-numbers";
+import { means, readings } from "../../learn/typed-numbers";
 import { needsPython } from "./source";
 
 interface StoredMark {
@@ -20,6 +21,7 @@ export interface StoredQuestion {
   other: StoredMark[];
 }
 
+type Schemas = components["schemas"];
 type Asked = { question: number; answer: string; attempt: number };
 
 type Answers = Record<string, unknown>;
@@ -41,9 +43,10 @@ export function siteTransport(site: PublishedSite) {
     const group = Object.keys(site.groups).find((begins) => request.startsWith(begins));
     const answers = group === undefined ? {} : await json<Answers>(site.groups[group]);
     if (request in answers) return Response.json(answers[request]);
-    const made = await computed(answered, path, body);
-    if (made === undefined) throw needsPython(site.command);
-    return Response.json(made);
+    const { sentence } = (path === "lab/sentence" && (body as Schemas["SentenceRequest"] | undefined)) || {};
+    if (!sentence) throw needsPython(site.command);
+    const first = await answered<Schemas["SentenceResponse"]>("lab/sentence {}");
+    return Response.json(ownSentence(sentence, first.targets)); // split into words here
   };
 }
 

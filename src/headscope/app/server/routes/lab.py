@@ -8,15 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from headscope.app.pages import by_hand, four_heads, one_or_many
-from headscope.app.pages.four_heads import (
-    CraftBegun,
-    CraftDone,
-    CraftRequest,
-    CraftStep,
-    HeadTrainer,
-    MadeModels,
-    OpenedModel,
-)
+from headscope.app.pages.four_heads import HeadsRequest, MadeModels, OpenedModel, open_heads
 from headscope.app.pages.one_or_many import OutcomeFrame, RunBegun, RunRequest
 from headscope.app.server.clients import client_id
 from headscope.app.server.streaming import stream, stream_of
@@ -25,19 +17,14 @@ from headscope.lab.teach.worked_example import WorkedExample
 
 
 def routes(worker: RequestWorker) -> APIRouter:
-    """Train heads to target patterns, give the worked example, and train one head against many."""
+    """Open trained heads, give the worked example, and train one head against many."""
     router = APIRouter(prefix="/api/lab", tags=["lab"])
-    trainer = HeadTrainer()
     router.post("/sentence", responses=PROBLEM)(four_heads.sentence)
 
-    @router.post("/craft", **stream_of(CraftBegun, CraftStep, CraftDone))
-    async def craft(request: Request, asked: CraftRequest) -> Response:
-        return await stream(worker, worker.training, request, lambda emit: trainer.craft(asked, emit))
-
     @router.post("/craft/open", response_model=OpenedModel, responses=PROBLEM)
-    async def open_crafted(request: Request, asked: CraftRequest) -> Any:
+    async def open_crafted(request: Request, asked: HeadsRequest) -> Any:
         made = MadeModels(worker.registry, client_id(request))
-        return await worker.run_in(worker.training, request, lambda: trainer.open_crafted(asked, made))
+        return await worker.run_in(worker.training, request, lambda: open_heads(made, asked))
 
     @router.get("/worked", responses=PROBLEM)
     def worked() -> WorkedExample:

@@ -1,5 +1,5 @@
-// One layer of attention heads that learns target patterns, and its gradients; lab/teach/crafted_heads.py in the browser.
-// W_Q and W_K of each head learn its pattern; nothing here reads what Python also learns, W_V, W_O and the unembedding.
+// One layer of attention heads that learns target patterns, and its gradients: W_Q and W_K of each head learn its pattern.
+// What follows the pattern, W_V, W_O and the unembedding, is learned where the microscope opens them: lab/teach/crafted_heads.py.
 
 export interface Sizes {
   length: number; // words of the sentence

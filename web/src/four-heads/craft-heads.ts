@@ -1,17 +1,43 @@
-// Trains the heads of Four heads in the visitor's browser and tells of it as the server does: a step now and then.
-import type { components } from "../../../api";
-import type { StreamEvent } from "../../event-stream";
-import type { Table } from "../../../wire";
+// Trains the heads of Four heads in the reader's browser and tells of it: a step now and then.
+import type { components } from "../api";
 import { AttentionLayer, type Sizes } from "./attention-layer";
 import { wantedPattern, type Wanted } from "./head-targets";
-import { splitWords } from "../../../four-heads/written-arrows";
+import type { Target } from "./targets";
+import { splitWords } from "./written-arrows";
 
-type Schemas = components["schemas"];
-type Asked = Schemas["CraftRequest"];
-type Told = Required<Schemas["CraftBegun"]> | Required<Schemas["CraftStep"]> | Required<Schemas["CraftDone"]>;
+export interface Asked {
+  sentence: string;
+  targets: Target[];
+  dHead: number;
+  steps: number;
+  places: boolean;
+}
+
+export interface Snapshot {
+  step: number;
+  loss: number[];
+  hit: number[];
+  patterns: Float32Array; // [head, query, key]
+}
+
+interface Miss {
+  word: string;
+  position: number;
+  hit: number;
+  why: string;
+}
+
+export interface Finished {
+  misses: Miss[][]; // of each head
+  losses: number[][]; // [step, head]
+  made: Omit<components["schemas"]["HeadsRequest"], "sentence">; // for the microscope
+}
+
+export type Told = { words: string[] } | { snapshot: Snapshot } | { done: Finished };
 
 const D_MODEL = 32;
 const SNAPSHOTS = 16;
+const SEED = 0;
 const INITIAL_SCALE = 0.3; // of W_Q and W_K, so that every head begins with a nearly even pattern
 const GOOD_ENOUGH = 0.9; // a row is fitted when this much of its target is covered
 const MOST_STEPS = 5000;
@@ -23,40 +49,34 @@ interface Job {
   ids: number[];
 }
 
-interface Settings {
-  dHead: number;
-  steps: number;
-  places: boolean;
-  seed: number;
+type Settings = Pick<Asked, "dHead" | "steps" | "places">;
+
+interface Fresh {
+  layer: AttentionLayer;
+  tokens: Float64Array;
+  positions: Float64Array;
 }
 
-export function* craftHeads(asked: Asked): Generator<StreamEvent<Told>> {
-  const { d_head: dHead = 8, steps = 120, seed = 0, places = true } = asked;
-  const [job, settings] = [jobOf(asked), { dHead, steps, seed, places }];
-  const finds = Uint8Array.from(job.wanted.flatMap((each) => each.finds.map(Number)));
-  yield {
-    values: { event: "begun", schema_version: 1, words: job.words, steps },
-    arrays: { finds: table(finds, []), wanted: table(Float32Array.from(job.all), []) },
-  };
+export function* craftHeads(asked: Asked): Generator<Told> {
+  const [job, { steps }] = [jobOf(asked), asked];
+  yield { words: job.words };
   const due = new Set(Array.from({ length: SNAPSHOTS }, (_, at) => Math.round(steps * (at / (SNAPSHOTS - 1)) ** 1.6)));
-  const losses: number[] = [];
-  const layer = freshLayer(job, settings);
+  const losses: number[][] = [];
+  const fresh = freshLayer(job, asked);
+  const { layer } = fresh;
   let weights = layer.patterns();
   for (let step = 0; ; step++) {
     const loss = lossOf(weights, job);
-    losses.push(...loss);
+    losses.push(loss);
     if (due.has(step)) {
       const hit = job.wanted.map((each, head) => headHit(covered(weights, job, head), each.finds));
-      yield {
-        values: { event: "step", step, loss: loss.map(rounded), hit },
-        arrays: { patterns: table(Float32Array.from(weights), []) },
-      };
+      yield { snapshot: { step, loss, hit, patterns: Float32Array.from(weights) } };
     }
     if (step === steps) break;
     layer.learn(weights, job.all);
     weights = layer.patterns();
   }
-  yield finished(asked, job, { layer, weights, losses, settings });
+  yield { done: { misses: missesOf(job, asked, weights), losses, made: madeOf(job, fresh) } };
 }
 
 export function jobOf(asked: Pick<Asked, "sentence" | "targets">): Job {
@@ -68,23 +88,23 @@ export function jobOf(asked: Pick<Asked, "sentence" | "targets">): Job {
   return { words, wanted, all, ids };
 }
 
-function freshLayer(job: Job, { dHead, places, seed }: Settings): AttentionLayer {
+function freshLayer(job: Job, { dHead, places }: Settings): Fresh {
   const vocabulary = new Set(job.words).size + 1;
   const sizes: Sizes = { length: job.words.length, heads: job.wanted.length, dModel: D_MODEL, dHead };
-  const draw = normals(seed);
+  const draw = normals();
   const drawn = (count: number, std: number) => Float64Array.from({ length: count }, () => draw() * std);
-  const [tokens, positions] = [drawn(vocabulary * D_MODEL, 1), drawn(job.words.length * D_MODEL, 1)];
+  const [tokens, positions] = [drawn(vocabulary * D_MODEL, 1), drawn(job.words.length * D_MODEL, places ? 1 : 0)];
   const x = Float64Array.from({ length: job.words.length * D_MODEL }, (_, at) => {
     const [word, m] = [Math.floor(at / D_MODEL), at % D_MODEL];
-    return tokens[job.ids[word] * D_MODEL + m] + (places ? positions[at] : 0);
+    return tokens[job.ids[word] * D_MODEL + m] + positions[at];
   });
   const matrix = () => drawn(sizes.heads * dHead * D_MODEL, INITIAL_SCALE * D_MODEL ** -0.5);
-  return new AttentionLayer(sizes, x, { q: matrix(), k: matrix() });
+  return { layer: new AttentionLayer(sizes, x, { q: matrix(), k: matrix() }), tokens, positions };
 }
 
-/** Normal numbers; equal seeds give equal numbers (mulberry32, Box and Muller). */
-function normals(seed: number): () => number {
-  let state = seed + 0x9e3779b9;
+/** Normal numbers, the same each time (mulberry32, Box and Muller). */
+function normals(): () => number {
+  let state = SEED + 0x9e3779b9;
   const uniform = () => {
     state = (state + 0x6d2b79f5) | 0;
     let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
@@ -123,35 +143,30 @@ function headHit(hits: number[], finds: boolean[]): number {
 
 const rounded = (value: number) => Math.round(value * 1e4) / 1e4;
 
-interface Trained {
-  layer: AttentionLayer;
-  weights: Float64Array;
-  losses: number[];
-  settings: Settings;
-}
-
-function finished(asked: Asked, job: Job, trained: Trained): StreamEvent<Told> {
-  const { layer, weights } = trained;
-  const { heads } = layer.sizes;
-  const why = diagnosis(job, trained.settings);
-  const told = asked.targets.map(({ name, asks = "" }, head) => {
-    const [hits, { finds }] = [covered(weights, job, head), job.wanted[head]];
-    const misses = hits.flatMap((hit, place) =>
+function missesOf(job: Job, settings: Settings, weights: Float64Array): Miss[][] {
+  const why = diagnosis(job, settings);
+  return job.wanted.map(({ finds }, head) =>
+    covered(weights, job, head).flatMap((hit, place) =>
       finds[place] && hit < GOOD_ENOUGH
         ? [{ word: job.words[place], position: place, hit: rounded(hit), why: why(head, place) }]
         : [],
-    );
-    return { name, asks, hit: headHit(hits, finds), misses };
-  });
-  return {
-    values: { event: "done", heads: told },
-    arrays: {
-      losses: table(Float32Array.from(trained.losses), [trained.losses.length / heads, heads]),
-    },
-  };
+    ),
+  );
 }
 
-const table = (data: Table["data"], shape: number[]): Table => ({ data, shape });
+function madeOf({ wanted }: Job, { layer, tokens, positions }: Fresh): Finished["made"] {
+  const rows = (matrix: Float64Array) =>
+    Array.from({ length: matrix.length / D_MODEL }, (_, row) =>
+      Array.from(matrix.subarray(row * D_MODEL, (row + 1) * D_MODEL), Math.fround),
+    );
+  return {
+    finds: wanted.map(({ finds }) => finds),
+    tokens: rows(tokens),
+    places: rows(positions),
+    w_q: rows(layer.weights.q),
+    w_k: rows(layer.weights.k),
+  };
+}
 
 /** Why a row misses its target, found by fitting again: with more steps, then with a wider head. */
 function diagnosis(job: Job, settings: Settings): (head: number, place: number) => string {
@@ -178,7 +193,7 @@ function diagnosis(job: Job, settings: Settings): (head: number, place: number) 
 }
 
 function refit(job: Job, settings: Settings): Float64Array {
-  const layer = freshLayer(job, settings);
+  const { layer } = freshLayer(job, settings);
   for (let step = 0; step < settings.steps; step++) layer.learn(layer.patterns(), job.all);
   return layer.patterns();
 }

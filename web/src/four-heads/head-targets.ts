@@ -1,8 +1,6 @@
-// The pattern that each head of Four heads should learn, from its arrows; lab/teach/target_patterns.py in the browser.
-import type { components } from "../../../api";
-import { Problem } from "../../problem";
-
-type Target = components["schemas"]["TargetPattern"];
+// The pattern that each head of Four heads should learn, from its arrows.
+import { Problem } from "../source/problem";
+import type { Target } from "./targets";
 
 export interface Wanted {
   rows: Float64Array; // [query, key], each row sums to 1
@@ -11,10 +9,15 @@ export interface Wanted {
 
 const refuse = (says: string) => new Problem("InputError", says);
 
-export function wantedPattern({ name, arrows = [], shares = [] }: Target, words: string[]): Wanted {
+export function wantedPattern(
+  { name, arrows, shares }: Pick<Target, "name" | "arrows" | "shares">,
+  words: string[],
+): Wanted {
   const length = words.length;
   const rows = new Float64Array(length * length);
   arrows.forEach(([from, to], at) => {
+    if (from >= length || to >= length)
+      throw refuse(`${name}: the arrow ${from} → ${to} is outside the words 0–${length - 1}`);
     if (to > from)
       throw refuse(
         `${name}: '${words[from]}' (${from}) cannot attend ahead to '${words[to]}' (${to}): point the arrow back`,
