@@ -245,21 +245,18 @@ def recompute(target: Node, replaced: Mapping[Node, Tensor], columns: Columns | 
     With ``columns``, only those of each matrix's output are computed; the others are zero.
     """
     values: dict[Node, Tensor] = dict(replaced)
-
-    def value(node: Node) -> Tensor:
-        if node not in values:
-            made = _source_value(node, value) if isinstance(node, SourceNode) else _op_value(node, value, columns or {})
-            values[node] = made
-        return values[node]
-
     waiting = [target]
     while waiting:  # in order, so that long chains do not recurse
         node = waiting[-1]
         needed = [each for each in _inputs(node) if each not in values] if node not in values else []
+        waiting += needed
         if needed:
-            waiting += needed
             continue
-        value(node)
+        if node not in values:
+            made = (
+                _source_value(node, values) if isinstance(node, SourceNode) else _op_value(node, values, columns or {})
+            )
+            values[node] = made
         waiting.pop()
     return values[target]
 
@@ -271,9 +268,9 @@ def _inputs(node: Node) -> list[Node]:
     return [slot.node for slot in node.slots if slot.node is not None]
 
 
-def _source_value(node: SourceNode, value: Callable[[Node], Tensor]) -> Tensor:
+def _source_value(node: SourceNode, values: Mapping[Node, Tensor]) -> Tensor:
     if node.origin is not None:
-        return value(node.origin)
+        return values[node.origin]
     if node.heads is None:
         assert node.value is not None
         return node.value
@@ -281,19 +278,19 @@ def _source_value(node: SourceNode, value: Callable[[Node], Tensor]) -> Tensor:
     return made if node.heads.bias is None else made + node.heads.bias
 
 
-def _op_value(node: Node, value: Callable[[Node], Tensor], columns: Columns) -> Tensor:
+def _given(arg: Any, values: Mapping[Node, Tensor]) -> Any:
+    if isinstance(arg, (tuple, list)):
+        return type(arg)(_given(each, values) for each in arg)
+    if not isinstance(arg, Slot):
+        return arg
+    if arg.node is not None:
+        return values[arg.node]
+    return torch.zeros(arg.shape) if arg.value is None else arg.value
+
+
+def _op_value(node: Node, values: Mapping[Node, Tensor], columns: Columns) -> Tensor:
     assert isinstance(node, Op)
-
-    def filled(arg: Any) -> Any:
-        if isinstance(arg, (tuple, list)):
-            return type(arg)(filled(each) for each in arg)
-        if not isinstance(arg, Slot):
-            return arg
-        if arg.node is not None:
-            return value(arg.node)
-        return torch.zeros(arg.shape) if arg.value is None else arg.value
-
-    args = tuple(filled(arg) for arg in node.args)
+    args = tuple(_given(arg, values) for arg in node.args)
     if node.name == "as_strided_scatter":
         return _scatter(*args)
     if node.name == "copy":
