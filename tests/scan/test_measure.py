@@ -17,7 +17,6 @@ from headscope.scan.labels import question_names
 from headscope.scan.measure import (
     Measurer,
     Plan,
-    forward_parameters,
     model_inputs,
 )
 from headscope.scan.options import ScanOptions
@@ -90,7 +89,7 @@ def test_measuring_does_not_change_the_logits() -> None:
 def test_positions_start_at_the_first_position_of_the_family() -> None:
     rows = packed()
     model = open_model(family("roberta"), Bytes())
-    assert "position_ids" in forward_parameters(model)
+    assert "position_ids" in model.takes
     positions = model_inputs(model, rows, 2)["position_ids"]
     for piece in rows.pieces:
         assert positions[piece.row, piece.start : piece.stop].tolist() == list(range(2, 2 + piece.stop - piece.start))

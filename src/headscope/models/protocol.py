@@ -15,6 +15,9 @@ from headscope.attention.observer import Call
 SiteObserver = Callable[[str, Call], Tensor]
 """Given a site's name and its attention call, returns z ``[batch, head, query, d_value]``."""
 
+KEEP = "logits_to_keep"
+"""The argument with which many models make logits of some positions alone."""
+
 HeadSum = Literal["exact", "head-local", "mixed"]
 Layout = Literal["batch first", "query first", "other"]
 

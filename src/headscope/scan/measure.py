@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +20,7 @@ from headscope.heads.questions.label_rules import LabelRule
 from headscope.heads.questions.standard_questions import VisibleKeys
 from headscope.models.finite import PassCheck, deferred_checks
 from headscope.models.modes import device_of, threads
+from headscope.models.protocol import KEEP
 from headscope.models.recording import OpenModel, note_logsumexp
 from headscope.scan.corpus.packing import DocumentBlock, DocumentSplit, PackedRows, RowFormat
 from headscope.scan.labels import Asked, label_batch, null_name, question_names
@@ -225,21 +225,15 @@ def _bootstrap_units(rows: PackedRows, unit: str) -> list[int]:
     return [int(number) for number in hash64(hash64(np.array(documents, dtype=np.uint64)) ^ offsets)]
 
 
-def forward_parameters(model: OpenModel) -> frozenset[str]:
-    """The parameter names of the model's forward method."""
-    return frozenset(inspect.signature(model.model.forward).parameters)
-
-
 def model_inputs(model: OpenModel, rows: PackedRows, first_position: int | None) -> dict[str, Tensor]:
     """The arguments of a forward pass. Only one position's logits are requested where the model can do that."""
-    names = forward_parameters(model)
     device = device_of(model.model)
     placed = rows.on(device)
     inputs = {"input_ids": placed.ids}
-    if "decoder_input_ids" in names:
+    if "decoder_input_ids" in model.takes:
         inputs["decoder_input_ids"] = inputs["input_ids"]
     if first_position is not None:
         inputs["position_ids"] = placed.positions + first_position
-    if "logits_to_keep" in names:
-        inputs["logits_to_keep"] = torch.zeros(1, dtype=torch.long, device=device)
+    if KEEP in model.takes:
+        inputs[KEEP] = torch.zeros(1, dtype=torch.long, device=device)
     return inputs

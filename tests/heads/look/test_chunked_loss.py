@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headscope.heads.look import chunked_loss as module
-from headscope.heads.look.chunked_loss import KEEP, ChunkedLoss, chunked_loss
-from headscope.models.protocol import ForwardPass, Unembedding
+from headscope.heads.look.chunked_loss import ChunkedLoss, chunked_loss
+from headscope.models.protocol import KEEP, ForwardPass, Unembedding
 from headscope.scope import Scope
 
 ROWS, WIDTH, VOCABULARY = 7, 12, 53

@@ -31,10 +31,9 @@ from headscope.heads.edits.hidden_keys import hide
 from headscope.heads.explain.carriers import Carriers, carriers
 from headscope.heads.figure import INK, QUIET, WIDTH, Box, Figure, Label, shown
 from headscope.heads.head_table import pandas_of
-from headscope.heads.look.activation_cache import KEEP
 from headscope.heads.look.look import Look, span_of
 from headscope.models.decoding import Decoder, generation_inputs
-from headscope.models.protocol import Prepared, Token
+from headscope.models.protocol import KEEP, Prepared, Token
 from headscope.models.recording import OpenModel
 
 if TYPE_CHECKING:

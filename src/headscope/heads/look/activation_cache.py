@@ -29,14 +29,13 @@ from headscope.heads.edits.edit import Edits
 from headscope.heads.look.layer_cache import LayerCache
 from headscope.models.finite import PassCheck
 from headscope.models.modes import change_count, device_of, hooked, own_precision
-from headscope.models.protocol import ForwardPass, SiteObserver
+from headscope.models.protocol import KEEP, ForwardPass, SiteObserver
 from headscope.models.recording import OpenModel, note_logsumexp
 from headscope.models.structure.points import Point, values_at
 
 BUDGET = 2**30  # bytes of q, k, z and layer states that a look keeps; past it they are computed again when asked for
 
 MOST_LOGITS = 2**28  # bytes of the logits of all positions; past it those of a position are made when asked for
-KEEP = "logits_to_keep"
 
 SiteQuestions = Callable[[str, tuple[int, int], torch.device], dict[str, Question]]
 """Given a site, its numbers of queries and keys and a device, the questions to ask there."""

@@ -14,8 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.errors import ModelError
-from headscope.heads.look.activation_cache import KEEP
-from headscope.models.protocol import ForwardPass, Unembedding
+from headscope.models.protocol import KEEP, ForwardPass, Unembedding
 from headscope.models.recording import OpenModel
 
 CHUNK = 4096  # tokens of the vocabulary

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from functools import partial
 
 import torch
@@ -10,10 +9,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headscope.attention.observer import Call, plain
-from headscope.heads.look.activation_cache import KEEP
 from headscope.heads.look.layer_cache import LayerCache
 from headscope.heads.roles.probes.probe import Batch, Probe, is_causal
-from headscope.models.protocol import ForwardPass, SiteObserver
+from headscope.models.protocol import KEEP, ForwardPass, SiteObserver
 from headscope.models.recording import OpenModel
 from headscope.names import Head
 
@@ -28,7 +26,7 @@ def run_batch(model: OpenModel, batch: Batch, observer: SiteObserver) -> tuple[F
     The product with W_U is a large part of a small model's cost, and most rows of it are never looked at.
     """
     inputs, at = batch.inputs(model), None
-    if KEEP in inspect.signature(model.model.forward).parameters and is_causal(model):
+    if KEEP in model.takes and is_causal(model):
         inputs[KEEP] = at = batch.task_positions()
     return model.run(inputs, observer), at
 

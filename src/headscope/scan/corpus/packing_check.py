@@ -19,9 +19,10 @@ from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
 from headscope.models.inputs.dummy_inputs import tokens
 from headscope.models.modes import device_of
+from headscope.models.protocol import KEEP
 from headscope.models.recording import OpenModel
 from headscope.scan.corpus.packing import MIN_TOKENS, DocumentSplit, PackedRows, Piece, RowFormat, is_whole_call
-from headscope.scan.measure import forward_parameters, model_inputs
+from headscope.scan.measure import model_inputs
 
 SAMPLES = ("The rain had stopped before they came", "and nobody asked the old man where he had been.")
 FIRST_POSITIONS = (0, 1, 2)
@@ -46,7 +47,7 @@ def choose_row_format(model: OpenModel, context: int) -> RowFormat:
             f"context={context} leaves fewer than {MIN_TOKENS} tokens for text on top of the {added} tokens that the "
             f"tokenizer adds; give at least {added + MIN_TOKENS}"
         )
-    restarts = FIRST_POSITIONS if "position_ids" in forward_parameters(model) else ()
+    restarts = FIRST_POSITIONS if "position_ids" in model.takes else ()
     shared = (replace(alone, share_rows=True, first_position=first) for first in (*restarts, None))
     formats = (*shared, alone)
     return next((each for each in formats if _keeps_logits(model, each)), replace(alone, pads_rows=False))
@@ -133,9 +134,9 @@ def _logits(model: OpenModel, rows: PackedRows, first_position: int | None, plac
 
     inputs = model_inputs(model, rows, first_position)
     places = places.to(device_of(model.model))
-    if "logits_to_keep" in inputs:
-        inputs["logits_to_keep"] = places
+    if KEEP in inputs:
+        inputs[KEEP] = places
     with torch.no_grad():
         logits = model.run(inputs, attend).logits
-    kept = logits if "logits_to_keep" in inputs else logits[:, places.to(logits.device)]
+    kept = logits if KEEP in inputs else logits[:, places.to(logits.device)]
     return kept[-1].float()
