@@ -244,9 +244,9 @@ class OpenModel:
         self._unembedding, self._end = path, path.first
         self._watched.add((path.norm, path.matrix))
         if self._end is not None:
-            self._hooks.append(self._end.register_forward_pre_hook(lambda _, args: self._record_residual(args)))
+            self._hooks.append(self._end.register_forward_pre_hook(self._record_residual))
 
-    def _record_residual(self, args: Any) -> None:
+    def _record_residual(self, module: nn.Module, args: Any) -> None:
         recording = self._current()
         if recording is not None and args and recording.keep_residual:
             recording.residual = args[0]

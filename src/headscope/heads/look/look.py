@@ -238,6 +238,7 @@ class Look:
                 found |= {Head(site, index): value for index, value in enumerate(means.tolist())}
         return found
 
+    @own_precision()
     def pattern(self, head: HeadName | int, *more: object) -> Float[Tensor, "query key"]:
         """The attention pattern of one head, named ``"3.5"``, ``(3, 5)`` or ``Head("3", 5)``."""
         if more:
@@ -248,7 +249,7 @@ class Look:
             )
         found = self.find(head)
         self._check_size(1, found.site)
-        return self.weights(found)
+        return attention_pattern.weights(self.cache.source(found.site, found.head), slice(None), slice(None))[0, 0]
 
     def patterns(self, site: SiteName) -> Float[Tensor, "head query key"]:
         """The attention patterns of all heads of a site."""
