@@ -30,7 +30,7 @@ import headscope
 from headscope.attention.observer import Call, plain
 from headscope.heads.explain import edge_attribution
 from headscope.heads.explain.edge_attribution import score_edges
-from headscope.heads.explain.edge_patching import PatchedModel, record
+from headscope.heads.explain.edge_patching import PatchedModel, RecordedPairs
 from headscope.heads.explain.path_effect import cut_reader, path_effect
 from headscope.heads.explain.why import explained
 from headscope.heads.look.look import Look
@@ -230,22 +230,20 @@ def peer() -> dict[str, Any]:
         except (OSError, subprocess.CalledProcessError) as error:
             return {"skipped": f"TransformerLens was not installed or did not run: {error}"}
         theirs = json.loads(answer.read_text())
-        patched = PatchedModel(scope.model)
+        patched, inputs = PatchedModel(scope.model), [{"input_ids": ids} for ids in (clean, corrupted)]
         began = time.process_time()
-        states = [record(patched, {"input_ids": ids}) for ids in (clean, corrupted)]
 
         def metric(logits: torch.Tensor) -> torch.Tensor:
             ends = logits[:, -1].gather(1, torch.tensor(answers))
             return ends[:, 0] - ends[:, 1]
 
-        score_edges(patched, {"input_ids": clean}, states[0], states[1], metric)
+        score_edges(RecordedPairs(patched, *inputs, metric))
         ours = {
             "processor_s": time.process_time() - began,
             "gradients": edge_attribution.STEPS + edge_attribution.HALVED,
         }
         began = time.process_time()
-        states = [record(patched, {"input_ids": ids}) for ids in (clean, corrupted)]
-        scores = score_edges(patched, {"input_ids": clean}, states[0], states[1], metric, at=0.0)
+        scores = score_edges(RecordedPairs(patched, *inputs, metric), at=0.0)
         ours["processor_s_one_gradient"] = time.process_time() - began
     own = {str(edge): score for edge, score in scores.items()}
     shared = sorted(own.keys() & theirs.keys())

@@ -11,7 +11,7 @@ from headscope.attention import pattern
 from headscope.attention.engine import observe
 from headscope.attention.observer import Call, plain
 from headscope.errors import HeadscopeError
-from headscope.heads.explain.edge_patching import PatchedModel, all_edges, record, run_circuit
+from headscope.heads.explain.edge_patching import PatchedModel, RecordedPairs
 from headscope.heads.explain.score_split import SplitScores
 from headscope.models.inputs.dummy_inputs import BATCH
 from headscope.models.recording import OpenModel
@@ -61,13 +61,10 @@ def edges_of(opened: OpenModel, inputs: dict[str, Tensor]) -> float | None:
     """How far a circuit of all edges is from the clean answer; None where circuits of this model are refused."""
     clean, corrupted = (_item(inputs, item) for item in range(2))
     try:
-        patched = PatchedModel(opened)
-        states = [record(patched, each) for each in (clean, corrupted)]
+        pairs = RecordedPairs(PatchedModel(opened), clean, corrupted, Tensor.mean)
     except HeadscopeError:
         return None
-    whole = run_circuit(patched, clean, states[1], all_edges(*states))
-    assert states[0].logits is not None
-    gap = relative_difference(whole, states[0].logits)
+    gap = relative_difference(pairs.logits(pairs.all_edges()), pairs.clean.logits)
     return gap if gap <= REFUSED[torch.float32] else None
 
 

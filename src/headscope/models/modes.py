@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from headscope.attention.progress import uninterrupted
 from headscope.errors import ModelError
 
 _DEVICES = ("cpu", "cuda")
@@ -78,6 +79,16 @@ def threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def frozen_weights(model: nn.Module) -> Iterator[None]:
+    """Compute no gradients of weights inside the block, which nothing else interrupts; nor keep what they need."""
+    with uninterrupted(), ExitStack() as stack:
+        for weight in [each for each in model.parameters() if each.requires_grad]:
+            stack.callback(weight.requires_grad_)
+            weight.requires_grad_(False)
+        yield
 
 
 @contextmanager

@@ -16,11 +16,9 @@ from transformers import PreTrainedModel
 
 import headscope
 from headscope.errors import InputError, ModelError
-from headscope.heads.explain import circuit_search
-from headscope.heads.explain.circuit import Circuit
+from headscope.heads.explain.circuit import Circuit, Edge, Reader
 from headscope.heads.explain.edge_attribution import score_edges, score_within
-from headscope.heads.explain.edge_patching import PatchedModel, all_edges, record, run_circuit
-from headscope.heads.explain.pass_state import Edge, Reader
+from headscope.heads.explain.edge_patching import Metric, PatchedModel, RecordedPairs
 from headscope.models.native import NativeModel
 from headscope.scope import Scope
 
@@ -40,34 +38,49 @@ CLEAN = torch.randint(3, 80, (3, 9), generator=torch.Generator().manual_seed(1))
 OTHER = torch.cat((CLEAN[:, :4], CLEAN[:, 4:5].flip(0), CLEAN[:, 5:]), 1)
 
 
+def _pairs(scope: Scope, clean: torch.Tensor, other: torch.Tensor, metric: Metric = torch.Tensor.mean) -> RecordedPairs:
+    return RecordedPairs(PatchedModel(scope.model), {"input_ids": clean}, {"input_ids": other}, metric)
+
+
 @pytest.mark.parametrize("family", ["gpt2", "llama", "gemma3", "qwen3", "mixtral", "olmo2", "deepseek", "olmoe"])
 def test_all_edges_are_the_clean_model_and_none_the_corrupted(family: str) -> None:
     with headscope.load(EDGES[family]()) as scope:
-        patched = PatchedModel(scope.model)
-        clean, corrupted = (record(patched, {"input_ids": ids}) for ids in (CLEAN, OTHER))
-        edges = all_edges(clean, corrupted)
-        whole = run_circuit(patched, {"input_ids": CLEAN}, corrupted, edges)
-        none = run_circuit(patched, {"input_ids": CLEAN}, corrupted, [])
+        pairs = _pairs(scope, CLEAN, OTHER)
+        whole, none = pairs.logits(pairs.all_edges()), pairs.logits([])
         own = scope.model.run({"input_ids": CLEAN}).logits[:, -1:]
-    torch.testing.assert_close(clean.logits, own, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(whole, clean.logits, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(none, corrupted.logits, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(pairs.clean.logits, own, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(whole, pairs.clean.logits, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(none, pairs.corrupted.logits, rtol=1e-4, atol=1e-4)
 
 
 def test_a_cut_edge_is_all_edges_but_that_one() -> None:
     with headscope.load(FAMILIES["llama"]()) as scope:
-        patched = PatchedModel(scope.model)
-        clean, corrupted = (record(patched, {"input_ids": ids}) for ids in (CLEAN, OTHER))
-        edges = all_edges(clean, corrupted)
+        pairs = _pairs(scope, CLEAN, OTHER)
+        edges = pairs.all_edges()
         for edge in (
             Edge("0.1", Reader("1.2", "k")),
             Edge("embedding", Reader("mlp 1")),
             Edge("mlp 0", Reader("logits")),
         ):
             assert edge in edges
-            others = run_circuit(patched, {"input_ids": CLEAN}, corrupted, [each for each in edges if each != edge])
-            cut = run_circuit(patched, {"input_ids": CLEAN}, corrupted, [edge], cut=True)
+            others = pairs.logits([each for each in edges if each != edge])
+            cut = pairs.logits([edge], cut=True)
             torch.testing.assert_close(cut, others, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["llama", "olmo2"])
+def test_scores_are_to_first_order_what_cutting_an_edge_costs(family: str) -> None:
+    """Also where an MLP reads the stream without a norm: what goes past the MLP is no part of its edge."""
+    with headscope.load(FAMILIES[family]().double()) as scope:
+        clean = scope.model.embedding()[CLEAN].detach()
+        near = clean + 1e-5 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0), dtype=clean.dtype)
+        inputs = [{"inputs_embeds": each} for each in (clean, near)]
+        pairs = RecordedPairs(PatchedModel(scope.model), *inputs, lambda logits: logits[:, -1, 5] - logits[:, -1, 9])
+        scores = score_edges(pairs, at=1.0)
+        largest = max(map(abs, scores.values()))
+        for edge in scores:
+            cost = pairs.best - pairs.mean(pairs.logits([edge], cut=True))
+            assert scores[edge] == pytest.approx(cost, abs=1e-2 * largest), edge
 
 
 def test_hand_built_induction_has_the_circuit_that_was_built_in() -> None:
@@ -94,16 +107,14 @@ def test_hand_built_induction_has_the_circuit_that_was_built_in() -> None:
 def test_corrupting_the_mark_finds_the_mark() -> None:
     """When the token before the answer is corrupted, the change goes through 0.0 into the key of 1.0."""
     scope = Scope(NativeModel(by_hand._induction(by_hand.HandSizes(vocabulary=30, context=32))))
-    patched = PatchedModel(scope.model)
     clean = torch.tensor([[3, 7, 11, 5, 19, 2, 7], [9, 4, 13, 8, 21, 2, 4]])
     other = clean.clone()
     other[:, 1] = 17
-    states = [record(patched, {"input_ids": ids}) for ids in (clean, other)]
 
     def metric(logits: torch.Tensor) -> torch.Tensor:
         return logits[:, -1].gather(1, clean[:, 2:3])[:, 0]
 
-    scores = score_edges(patched, {"input_ids": clean}, states[0], states[1], metric)
+    scores = score_edges(_pairs(scope, clean, other, metric))
     built_in = {"0.0->1.0<k>", "embedding->0.0<v>", "1.0->logits"}
     ranked = sorted(scores, key=lambda edge: -abs(scores[edge]))
     assert {str(edge) for edge in ranked[:3]} == built_in
@@ -112,18 +123,17 @@ def test_corrupting_the_mark_finds_the_mark() -> None:
 def test_edges_are_scored_in_the_circuit_that_holds_them() -> None:
     """Beside the two edges that carry the answer, those of a head that the answer does not need give it nothing."""
     scope = Scope(NativeModel(by_hand._induction(by_hand.HandSizes(vocabulary=30, context=32))))
-    patched = PatchedModel(scope.model)
     clean, other = torch.tensor([[3, 7, 11, 5, 19, 2, 7]]), torch.tensor([[3, 7, 23, 5, 19, 2, 7]])
-    inputs, corrupted = {"input_ids": clean}, record(patched, {"input_ids": other})
     needed = [Edge("embedding", Reader("1.0", "v")), Edge("1.0", Reader("logits"))]
     idle = [Edge("embedding", Reader("0.0", "v")), Edge("0.0", Reader("1.0", "v"))]
 
     def metric(logits: torch.Tensor) -> torch.Tensor:
         return logits[:, -1, 11] - logits[:, -1, 23]
 
-    value, scores = score_within(patched, inputs, corrupted, [*needed, *idle], metric)
-    assert value == pytest.approx(float(metric(run_circuit(patched, inputs, corrupted, [*needed, *idle]))), abs=1e-4)
-    without = float(metric(run_circuit(patched, inputs, corrupted, idle)))
+    pairs = _pairs(scope, clean, other, metric)
+    faithful, scores = score_within(pairs, [*needed, *idle])
+    value, without = (pairs.mean(pairs.logits(edges)) for edges in ([*needed, *idle], idle))
+    assert faithful == pytest.approx(pairs.share(value), abs=1e-4)
     assert [scores[edge] for edge in needed] == pytest.approx([value - without] * 2, rel=1e-3)  # both are linear here
     assert [scores[edge] for edge in idle] == pytest.approx([0, 0], abs=1e-4)
 
@@ -165,15 +175,11 @@ def test_files(tmp_path: Path) -> None:
 
 def test_a_model_that_is_more_than_its_edges_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     scope = Scope(NativeModel(by_hand._induction(by_hand.HandSizes(vocabulary=30, context=32))))
-    every = [edge for edge in _all_edges(scope) if edge.reader.name != "logits"]
-    monkeypatch.setattr(circuit_search, "all_edges", lambda clean, corrupted: every)
+    ids = torch.tensor([[3, 7, 11, 5, 7]])
+    every = [edge for edge in _pairs(scope, ids, ids).all_edges() if edge.reader.name != "logits"]
+    monkeypatch.setattr(RecordedPairs, "all_edges", lambda pairs: every)
     with pytest.raises(ModelError, match="with all edges clean its logits differ from its own"):
         scope.circuit([[3, 7, 11, 5, 7]], [[3, 7, 12, 5, 7]], [(11, 12)])
-
-
-def _all_edges(scope: Scope) -> list[Edge]:
-    state = record(PatchedModel(scope.model), {"input_ids": torch.tensor([[3, 7, 11, 5, 7]])})
-    return all_edges(state, state)
 
 
 def test_bad_input_is_refused() -> None:

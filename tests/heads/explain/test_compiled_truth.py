@@ -12,9 +12,9 @@ import torch
 from bench.programs import PROGRAMS
 
 import headscope
+from headscope.heads.explain.circuit import Edge
 from headscope.heads.explain.edge_attribution import score_edges
-from headscope.heads.explain.edge_patching import PatchedModel, record
-from headscope.heads.explain.pass_state import Edge
+from headscope.heads.explain.edge_patching import PatchedModel, RecordedPairs
 from headscope.lab.compile import Compiled, CompileOptions, compile_program
 from headscope.lab.compile.programs import Program
 from headscope.lab.compile.words import VOCABULARY, sample_texts
@@ -81,14 +81,12 @@ def test_every_arrow_was_led_by_the_head_that_was_compiled_to_lead_it(name: str)
 )
 def test_edges_that_were_compiled_rank_above_all_others(program: Program, seed: int) -> None:
     compiled, writer, reader = _compiled(program, seed)
-    clean, corrupted, answers = _texts(8)
+    *texts, answers = _texts(8)
+    right = torch.tensor(answers)[:, None]
     with headscope.load(compiled.model, compiled.tokenizer) as scope:
-        patched = PatchedModel(scope.model)
-        states = [record(patched, {"input_ids": torch.tensor(ids)}) for ids in (clean, corrupted)]
-        right = torch.tensor(answers)[:, None]
-        scores = score_edges(
-            patched, {"input_ids": torch.tensor(clean)}, *states, lambda logits: logits[:, -1].gather(1, right)[:, 0]
-        )
+        inputs = ({"input_ids": torch.tensor(ids)} for ids in texts)
+        pairs = RecordedPairs(PatchedModel(scope.model), *inputs, lambda logits: logits[:, -1].gather(1, right)[:, 0])
+        scores = score_edges(pairs)
     assert _auroc(scores, {f"embedding->{writer}<v>", f"{writer}->{reader}<k>", f"{reader}->logits"}) >= 0.95
 
 

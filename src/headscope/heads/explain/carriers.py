@@ -20,10 +20,11 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from headscope.attention.observer import Call, Observer, observing, plain
-from headscope.attention.progress import report_progress, uninterrupted
+from headscope.attention.progress import report_progress
 from headscope.heads.edits.hidden_keys import ROWS, hide, weights_of
 from headscope.heads.head_table import HeadTable, of_head
 from headscope.models.any_torch.model import AnyTorchModel
+from headscope.models.modes import frozen_weights
 from headscope.models.recording import OpenModel
 from headscope.models.structure.points import Point, gradients_at
 from headscope.models.structure.readers import probed
@@ -140,10 +141,7 @@ def _recomputed(model: OpenModel, observer: Observer) -> Iterator[None]:
 
     Models whose attention is found while they run keep everything but what gradients of weights need.
     """
-    with uninterrupted(), ExitStack() as stack:
-        for weight in [each for each in model.model.parameters() if each.requires_grad]:
-            stack.callback(weight.requires_grad_)
-            weight.requires_grad_(False)
+    with frozen_weights(model.model), ExitStack() as stack:
         for path in () if isinstance(model, AnyTorchModel) else probed(model).layers:
             layer = model.model.get_submodule(path)
             own, forward = vars(layer), layer.forward

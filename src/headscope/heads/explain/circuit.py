@@ -7,14 +7,41 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headscope.files import write_atomic
-from headscope.heads.explain.pass_state import LOGITS
 
+LOGITS = "logits"
 SCHEMA_VERSION = 1
 CHANCE = 0.05  # how often guessing may be right as often
 LISTED = 20  # edges
+Place = tuple[str, str]
+"""A site with q, k or v; an MLP or the logits, with an empty second word."""
+
+
+class Reader(NamedTuple):
+    """A place that reads the stream: a head's q, k or v (``into``), an MLP, or the logits."""
+
+    name: str
+    into: str = ""
+
+    @property
+    def place(self) -> Place:
+        """The place of a head is its site's."""
+        return (self.name.rpartition(".")[0], self.into) if self.into else (self.name, "")
+
+    def __str__(self) -> str:
+        return f"{self.name}<{self.into}>" if self.into else self.name
+
+
+class Edge(NamedTuple):
+    """From a writer to a reader."""
+
+    writer: str
+    reader: Reader
+
+    def __str__(self) -> str:
+        return f"{self.writer}->{self.reader}"
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,9 @@ from torch import Tensor
 
 from headscope.attention.progress import report_progress
 from headscope.errors import InputError, ModelError
-from headscope.heads.explain.circuit import Circuit, Measured
+from headscope.heads.explain.circuit import LOGITS, Circuit, Edge, Measured
 from headscope.heads.explain.edge_attribution import score_edges, score_within
-from headscope.heads.explain.edge_patching import PatchedModel, all_edges, record, run_circuit
-from headscope.heads.explain.pass_state import LOGITS, Edge, PassState
+from headscope.heads.explain.edge_patching import PatchedModel, RecordedPairs
 from headscope.models.recording import OpenModel
 from headscope.models.selfcheck import TOLERANCE, relative_difference
 from headscope.models.weight_hash import weight_hash
@@ -28,42 +27,6 @@ CHECKED = 12  # of the strongest edges, patched for good
 RANDOM = 3
 FIRST_SHARE = 0.3  # of the edges, left out at once
 TRIED = 64  # of the weakest edges that are left, each tried without
-
-
-class RecordedPairs:
-    """Clean and corrupted inputs of one length, recorded once, with the answers."""
-
-    def __init__(self, patched: PatchedModel, clean: Tensor, corrupted: Tensor, answers: Tensor) -> None:
-        self.patched, self.inputs, self.answers = patched, {"input_ids": clean}, answers
-        self.clean: PassState = record(patched, self.inputs)
-        self.corrupted: PassState = record(patched, {"input_ids": corrupted})
-        assert self.clean.logits is not None
-        assert self.corrupted.logits is not None
-        self.best, self.worst = self.mean(self.clean.logits), self.mean(self.corrupted.logits)
-
-    def metric(self, logits: Tensor) -> Tensor:
-        """The logit difference between the right and the wrong answer of each pair."""
-        last = logits[:, -1]
-        return (last.gather(1, self.answers[:, :1]) - last.gather(1, self.answers[:, 1:]))[:, 0]
-
-    def mean(self, logits: Tensor) -> float:
-        return float(self.metric(logits).mean())
-
-    def n_right(self) -> int:
-        """In how many pairs the whole model prefers the right answer."""
-        assert self.clean.logits is not None
-        return int((self.metric(self.clean.logits) > 0).sum())
-
-    def value(self, edges: Sequence[Edge]) -> float:
-        return self.mean(run_circuit(self.patched, self.inputs, self.corrupted, edges))
-
-    def faithfulness(self, edges: Sequence[Edge]) -> float:
-        return (self.value(edges) - self.worst) / (self.best - self.worst)
-
-    def within(self, edges: Sequence[Edge]) -> tuple[float, dict[Edge, float]]:
-        """How faithful a circuit is, and what each of its edges gives it."""
-        value, scores = score_within(self.patched, self.inputs, self.corrupted, edges, self.metric)
-        return (value - self.worst) / (self.best - self.worst), scores
 
 
 def find_circuit(
@@ -79,37 +42,45 @@ def find_circuit(
     if not 0 < wanted <= 1:
         raise InputError(f"wanted={wanted}: faithfulness is between 0 and 1")
     patched = PatchedModel(model)
-    seen = slice(0, None, 2) if len(ids) > 3 else slice(None)
-    pairs = RecordedPairs(patched, ids[seen], old[seen], ends[seen])
+    pairs = _recorded(patched, ids, old, ends, slice(0, None, 2) if len(ids) > 3 else slice(None))
     if abs(pairs.best - pairs.worst) < 1e-3:
         raise InputError(
             f"the score is {pairs.best:+.3f} on clean texts and {pairs.worst:+.3f} on corrupted ones, so there is no "
             "difference to explain; use pairs whose answers differ"
         )
-    every = all_edges(pairs.clean, pairs.corrupted)
+    every = pairs.all_edges()
     _check_whole(pairs, every)
-    scores = score_edges(patched, pairs.inputs, pairs.clean, pairs.corrupted, pairs.metric)
+    scores = score_edges(pairs)
     ranked = sorted(scores, key=lambda edge: -abs(scores[edge]))
     effects = _true_effects(pairs, ranked[:CHECKED])
     curve, size = _grow(pairs, ranked, wanted)
     edges = _prune(pairs, connected(ranked[:size]), wanted)
-    held = RecordedPairs(patched, ids[1::2], old[1::2], ends[1::2]) if len(ids) > 3 else None
+    held = _recorded(patched, ids, old, ends, slice(1, None, 2)) if len(ids) > 3 else None
     random = _random(pairs, every, len(edges))
     return Circuit(
         model.shape.name, weight_hash(model.model), {str(edge): scores[edge] for edge in edges}, effects,
         {str(edge): score for edge, score in scores.items()}, pairs.faithfulness(edges),
         None if held is None else held.faithfulness(edges), random, tuple(curve), pairs.best, pairs.worst,
-        len(pairs.answers), 0 if held is None else len(held.answers), wanted, task,
+        pairs.count, 0 if held is None else held.count, wanted, task,
         {site.name: site.n_heads for site in model.shape.sites.values()},
         pairs.n_right() + (0 if held is None else held.n_right()),
     )  # fmt: skip
 
 
+def _recorded(patched: PatchedModel, clean: Tensor, corrupted: Tensor, answers: Tensor, some: slice) -> RecordedPairs:
+    """Some of the pairs, and the logit difference between the right and the wrong answer of each."""
+
+    def difference(logits: Tensor) -> Tensor:
+        ends = logits[:, -1].gather(1, answers[some])
+        return ends[:, 0] - ends[:, 1]
+
+    return RecordedPairs(patched, {"input_ids": clean[some]}, {"input_ids": corrupted[some]}, difference)
+
+
 def _check_whole(pairs: RecordedPairs, every: Sequence[Edge]) -> None:
     """Refuse a model that does not answer as it does when all of its edges are clean: a circuit of it says nothing."""
     logits = pairs.clean.logits
-    assert logits is not None
-    gap = relative_difference(run_circuit(pairs.patched, pairs.inputs, pairs.corrupted, every), logits)
+    gap = relative_difference(pairs.logits(every), logits)
     if not gap <= TOLERANCE.get(logits.dtype, 1e-4):
         raise ModelError(
             f"{pairs.patched.model.shape.name}: with all edges clean its logits differ from its own by {gap:.1e} of "
@@ -160,8 +131,7 @@ def _true_effects(pairs: RecordedPairs, strongest: Sequence[Edge]) -> dict[str, 
     found = {}
     for done, edge in enumerate(strongest):
         report_progress("patching the strongest edges", done, len(strongest))
-        cut = run_circuit(pairs.patched, pairs.inputs, pairs.corrupted, [edge], cut=True)
-        found[str(edge)] = pairs.mean(cut) - pairs.best
+        found[str(edge)] = pairs.mean(pairs.logits([edge], cut=True)) - pairs.best
     return found
 
 
@@ -188,14 +158,14 @@ def _grow(pairs: RecordedPairs, ranked: Sequence[Edge], wanted: float) -> tuple[
 
 def _prune(pairs: RecordedPairs, edges: list[Edge], wanted: float) -> list[Edge]:
     """Leave out what a faithful circuit does not need: the weakest edges, scored anew in the circuit that is left."""
-    kept, scores = edges, pairs.within(edges)[1]
+    kept, scores = edges, score_within(pairs, edges)[1]
     share, runs = FIRST_SHARE, 0
     while True:
         report_progress("pruning the circuit", runs, runs + 1)
         runs, count = runs + 1, max(1, int(share * len(kept)))
         weak = set(sorted(kept, key=lambda edge: abs(scores[edge]))[:count])
         fewer = connected([edge for edge in kept if edge not in weak])
-        faithful, found = pairs.within(fewer) if fewer else (0.0, {})
+        faithful, found = score_within(pairs, fewer) if fewer else (0.0, {})
         if faithful >= wanted:
             kept, scores = fewer, found
         elif count == 1:

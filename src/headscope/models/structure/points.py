@@ -147,7 +147,7 @@ def changing(
     with ExitStack() as stack:
         for point, change in points.items():
             module, is_input = module_of(model, probed(model), point)
-            stack.enter_context(_hooked(module, is_input, _at_positions(point, change, lengths, batch)))
+            stack.enter_context(changed(module, _at_positions(point, change, lengths, batch), is_input=is_input))
         yield
 
 
@@ -156,17 +156,19 @@ def _at_positions(
 ) -> Callable[[Tensor], Tensor]:
     """The change of a value that may hold the rows of all texts on one axis, or be of one more token in generation."""
 
-    def changed(value: Tensor) -> Tensor:
+    def in_rows(value: Tensor) -> Tensor:
         rows = value if value.ndim == 3 else value.reshape(batch, -1, value.shape[-1])
         length = rows.shape[1]
         first = lengths.get(str(point), (0, 0))[0] if length == 1 and continues.get() else 0
         lengths[str(point)] = (first + length, first + length)
         return change(rows, first).reshape(value.shape)
 
-    return changed
+    return in_rows
 
 
-def _hooked(module: nn.Module, is_input: bool, change: Callable[[Tensor], Tensor]) -> AbstractContextManager[None]:
+def changed(module: nn.Module, change: Callable[[Tensor], Tensor], *, is_input: bool) -> AbstractContextManager[None]:
+    """Change what a module reads or returns inside the block: the first of its states."""
+
     def before(module: nn.Module, args: Any, kwargs: Any) -> Any:
         made = _change_first(args, change)
         if made is not None:
