@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -68,12 +69,17 @@ class TaskAblation:
     @torch.no_grad()
     def scores(self, head: Head) -> Float[Tensor, " input"]:
         """Score the model on the task without this head."""
-        found = []
+        runs = self.runs(head, lambda _: mean_ablation(head))
+        found = [task_scores(batch, done.logits, at) for batch, done, at in runs]
+        return torch.cat([scores for scores in found if scores is not None])
+
+    def runs(
+        self, head: Head, observer: Callable[[Batch], SiteObserver]
+    ) -> Iterator[tuple[Batch, ForwardPass, Positions]]:
+        """Run each batch under an observer that changes nothing below this head."""
         for batch, layers in self.batches:
             with layers.skipping_below(head.site):
-                done, at = run_batch(self.model, batch, mean_ablation(head))
-            found.append(task_scores(batch, done.logits, at))
-        return torch.cat([scores for scores in found if scores is not None])
+                yield batch, *run_batch(self.model, batch, observer(batch))
 
     def _logits(self, batch: Batch, observer: SiteObserver) -> Tensor:
         return run_batch(self.model, batch, observer)[0].logits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from weakref import WeakKeyDictionary
 
@@ -26,7 +26,8 @@ from headscope.heads.roles.measures import (
 )
 from headscope.heads.roles.probes.probe import AttentionKind, Batch, Probe, attention_kind
 from headscope.heads.roles.probes.vocabulary import UntestableError, Vocabulary
-from headscope.heads.roles.task import mean_ablation, run_batch
+from headscope.heads.roles.task import TaskAblation, mean_ablation
+from headscope.models.protocol import SiteObserver
 from headscope.models.recording import OpenModel
 from headscope.names import Head
 
@@ -339,35 +340,40 @@ def inhibition_effects(
     heads = model.shape.heads()
 
     def effects(batches: Sequence[Batch]) -> Float[Tensor, "input head"]:
-        def preference(ablated: Head | None) -> Float[Tensor, " input"]:
-            return torch.cat([_preference(model, batch, movers, ablated) for batch in batches])
-
-        found, whole = torch.zeros(probe.n_inputs, len(heads)), preference(None)
+        task = TaskAblation(model, replace(probe, batches=tuple(batches)))
+        found, whole = torch.zeros(probe.n_inputs, len(heads)), _preference(task, movers)
         for head in candidates:
-            found[:, heads.index(head)] = whole - preference(head)
+            found[:, heads.index(head)] = whole - _preference(task, movers, head)
         return found
 
     counterfactuals = [batch.counterfactual for batch in probe.batches if batch.counterfactual is not None]
     return Measurement(effects(probe.batches), effects(counterfactuals), ("nobody named twice",) * len(heads))
 
 
-def _preference(
-    model: OpenModel, batch: Batch, movers: Sequence[Head], ablated: Head | None
-) -> Float[Tensor, " input"]:
+def _preference(task: TaskAblation, movers: Sequence[Head], ablated: Head | None = None) -> Float[Tensor, " input"]:
     """The movers' mean attention from the end to the receiver, minus that to both mentions of the giver."""
-    to = batch.questions["receiver"]
-    questions = {"receiver": to.wanted, "giver": to.rivals["the giver"], "again": to.rivals["the giver again"]}
-    end = (to.wanted.query != -1).int().argmax(1)
-    attend = (lambda _, call: plain(call)) if ablated is None else mean_ablation(ablated, end)
-    found: list[Tensor] = []
+    found: list[list[Tensor]] = []
 
-    def observer(site: str, call: Call) -> Tensor:
-        heads = [mover.head for mover in movers if mover.site == site]
-        if heads:
-            mass = observe(call.q, call.k, call.v, scores=call.scores, questions=questions, statistics=frozenset()).mass
-            preference = mass["receiver"] - mass["giver"] - mass["again"]
-            found.append(preference.sum(2)[:, heads].cpu())
-        return attend(site, call)
+    def observer(batch: Batch) -> SiteObserver:
+        to, masses = batch.questions["receiver"], list[Tensor]()
+        questions = {"receiver": to.wanted, "giver": to.rivals["the giver"], "again": to.rivals["the giver again"]}
+        end = (to.wanted.query != -1).int().argmax(1)
+        attend = mean_ablation(ablated, end) if ablated else lambda _, call: plain(call)
+        found.append(masses)
 
-    run_batch(model, batch, observer)
-    return torch.cat(found, dim=1).float().mean(1)
+        def see(site: str, call: Call) -> Tensor:
+            of = [mover.head for mover in movers if mover.site == site]
+            if of:
+                mass = observe(
+                    call.q, call.k, call.v, scores=call.scores, questions=questions, statistics=frozenset()
+                ).mass
+                masses.append((mass["receiver"] - mass["giver"] - mass["again"]).sum(2)[:, of].cpu())
+            return attend(site, call)
+
+        return see
+
+    order = list(task.model.shape.sites)
+    lowest = min(filter(None, (ablated, *movers)), key=lambda head: order.index(head.site))
+    for _ in task.runs(lowest, observer):
+        pass
+    return torch.cat([torch.cat(masses, dim=1).float().mean(1) for masses in found])
