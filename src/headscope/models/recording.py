@@ -243,13 +243,14 @@ class OpenModel:
     def _set_unembedding(self, path: UnembeddingPath) -> None:
         self._unembedding, self._end = path, path.first
         self._watched.add((path.norm, path.matrix))
-        if self._end is not None:
-            self._hooks.append(self._end.register_forward_pre_hook(self._record_residual))
 
-    def _record_residual(self, module: nn.Module, args: Any) -> None:
-        recording = self._current()
-        if recording is not None and args and recording.keep_residual:
-            recording.residual = args[0]
+        def record_residual(_: nn.Module, args: Any) -> None:  # no method: a copy of the model would copy what it is of
+            recording = self._current()
+            if recording is not None and args and recording.keep_residual:
+                recording.residual = args[0]
+
+        if self._end is not None:
+            self._hooks.append(self._end.register_forward_pre_hook(record_residual))
 
     def _current(self) -> Recording | None:
         recording = current_recording.get()

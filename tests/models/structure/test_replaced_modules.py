@@ -83,3 +83,15 @@ def test_another_model_may_run_inside_a_pass() -> None:
         with scope.edit(ask):
             edited = scope.look(IDS)
         torch.testing.assert_close(edited.logits, scope.look(IDS).logits)
+
+
+def test_an_opened_model_can_be_copied() -> None:
+    """A copy holds the model's weights alone: not what has it open, with the passes that were recorded."""
+    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "rotary_dim": 4, "vocab_size": 97}
+    for model in (tiny.llama(), tiny.build("GPTJConfig", "GPTJForCausalLM", **sizes)):
+        with headscope.load(model) as scope:
+            copied = copy.deepcopy(scope.hf_model)
+            hooks = [hook for part in copied.modules() for hook in part._forward_pre_hooks.values()]
+            assert hooks
+            assert not any(hasattr(hook, "__self__") for hook in hooks)
+        torch.testing.assert_close(dict(copied.named_parameters()), dict(model.named_parameters()))

@@ -100,7 +100,13 @@ class HuggingFaceModel(OpenModel):
         trained = getattr(self.model.config, "trained_context", None)
         vocabulary = self.processor.vocabulary if sites.predicts_tokens(traced.output) else None
         self.shape = ModelShape(name, sites.width_of(self.model), vocabulary, self.processor.context, trained=trained)
-        self._hooks.append(self.model.register_forward_pre_hook(self._start_pass))
+
+        def start_pass(*_: Any) -> None:
+            recording = self._current()
+            if recording is not None:
+                recording.calls.clear()
+
+        self._hooks.append(self.model.register_forward_pre_hook(start_pass))
         self._add_traced(self.probe, traced)
         self._set_unembedding(find_unembedding(self))
         self._note(self.probe, traced, probed(self))
@@ -140,11 +146,6 @@ class HuggingFaceModel(OpenModel):
             f"{name} did not run on the inputs that headscope guessed ({tried}): {type(first).__name__}: {first}; "
             "pass probe={…}, tensors by name that it does run on"
         ) from first
-
-    def _start_pass(self, module: nn.Module, args: Any) -> None:
-        recording = self._current()
-        if recording is not None:
-            recording.calls.clear()
 
     def _site_of(self, recording: Recording, call: Call) -> str | None:
         path = self._paths.get(id(call.site))
