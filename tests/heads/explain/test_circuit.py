@@ -104,6 +104,16 @@ def test_hand_built_induction_has_the_circuit_that_was_built_in() -> None:
     assert found.n_right == found.n_pairs + found.n_held_out == 8
 
 
+@pytest.mark.parametrize("family", ["mixtral", "olmoe"])
+def test_circuits_of_models_with_experts_are_found(family: str) -> None:
+    """An MLP that is left out writes what it wrote in the corrupted pass, expert by expert."""
+    answers = torch.randint(3, 80, (3, 2), generator=torch.Generator().manual_seed(2)).tolist()
+    with headscope.load(EDGES[family]()) as scope:
+        found = scope.circuit(CLEAN.tolist(), OTHER.tolist(), [(right, wrong) for right, wrong in answers], wanted=0.8)
+    assert found.faithfulness >= 0.8
+    assert 0 < len(found.edges) < len(found.scores)
+
+
 def test_corrupting_the_mark_finds_the_mark() -> None:
     """When the token before the answer is corrupted, the change goes through 0.0 into the key of 1.0."""
     scope = Scope(NativeModel(by_hand._induction(by_hand.HandSizes(vocabulary=30, context=32))))

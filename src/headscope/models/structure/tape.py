@@ -12,6 +12,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import torch
@@ -42,6 +43,7 @@ ARRANGE = (SHAPE - {"neg", "mean", "sum"}) | {
 }  # fmt: skip  # numbers stay what they are, elsewhere
 STARTS = frozenset(("embedding", "convolution"))
 ZEROS = frozenset(("zeros", "zeros_like", "new_zeros", "zero", "empty", "empty_like", "new_empty", "new_empty_strided"))
+_order = count()  # one for all tapes: what a pass takes from an earlier one was made before it
 
 
 @dataclass(eq=False, repr=False)
@@ -193,7 +195,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.only_z = only_z
         self.stack: list[str] = []
         self.sites: list[str | None] = []
-        self.order = 0
+        self.order = next(_order)
         self.joins: dict[torch.Size, Node] = {}
         """The latest sum of every shape outside readers: of the stream's shape, its end."""
         self.reads: list[tuple[str, Node]] = []
@@ -307,7 +309,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 made._headscope = plan  # type: ignore[attr-defined]
                 continue
             carries = plan.carries and _is_number(made) and not (plan.name in NORM and place > 0)
-            self.order += 1
+            self.order = next(_order)
             node = Op(
                 made.shape, self.path, self.in_site, plan.dynamic, plan.name, plan.func, plan.slots, kwargs,
                 place if isinstance(out, (tuple, list)) else None, self.order, carries,
