@@ -161,6 +161,12 @@ def test_a_look_has_them_too(look: Look) -> None:
     assert len(look.to_pandas()) == look.table().num_rows
 
 
+def test_pairs_and_writers_are_tables_in_the_same_form(scope: Scope, look: Look) -> None:
+    pytest.importorskip("pandas")
+    for found in (look.why("5.6"), scope.compositions("k")):
+        assert found.to_pandas().to_dict("records") == found.table().to_pylist() != []
+
+
 def test_two_models_are_compared_head_by_head_on_texts(scope: Scope) -> None:
     with headscope.load() as other:
         same = headscope.compare(scope, other, [TEXT, OTHER])

@@ -1,4 +1,4 @@
-"""What all results with numbers per head have: a table, a matrix ``[layer, head]``, a picture and a summary."""
+"""What results have that are tables; those with numbers per head, a matrix ``[layer, head]`` and a picture too."""
 
 from __future__ import annotations
 
@@ -21,18 +21,11 @@ if TYPE_CHECKING:
 SHOWN = 10
 
 
-class HeadTable:
-    """A result with a row per head, or several rows with a name each: per statistic, class, question or role."""
-
-    _column: ClassVar[str]
-    """The column that a matrix holds."""
-    _by: ClassVar[str] = ""
-    """The column with the name of a row, where a head has several."""
-    _signed: ClassVar[bool] = False
-    """Whether values are differences, and not shares."""
+class Rows:
+    """A result that is a table."""
 
     def _rows(self) -> Sequence[dict[str, Any]]:
-        """A dictionary per row: ``head``, ``site``, ``index``, and the columns of this result."""
+        """A dictionary per row, from column to value."""
         raise NotImplementedError
 
     def table(self) -> pa.Table:
@@ -43,7 +36,24 @@ class HeadTable:
 
     def to_pandas(self) -> Any:
         """The table as a pandas DataFrame."""
-        return pandas_of(self.table())
+        try:
+            return self.table().to_pandas()
+        except ImportError as error:
+            raise InputError("to_pandas() needs pandas: pip install pandas. table() needs nothing more") from error
+
+
+class HeadTable(Rows):
+    """A result with a row per head, or several rows with a name each: per statistic, class, question or role.
+
+    Every row begins with ``head``, ``site`` and ``index``.
+    """
+
+    _column: ClassVar[str]
+    """The column that a matrix holds."""
+    _by: ClassVar[str] = ""
+    """The column with the name of a row, where a head has several."""
+    _signed: ClassVar[bool] = False
+    """Whether values are differences, and not shares."""
 
     def matrix(self, name: str | None = None) -> Float[Tensor, "layer head"]:
         """One number per head; NaN if there is none. ``name`` chooses among several rows of a head."""
@@ -101,14 +111,6 @@ class HeadTable:
 
     def _repr_svg_(self) -> str:
         return self.plot().svg()
-
-
-def pandas_of(table: pa.Table) -> Any:
-    """A table as a pandas DataFrame."""
-    try:
-        return table.to_pandas()
-    except ImportError as error:
-        raise InputError("to_pandas() needs pandas: pip install pandas. table() needs nothing more") from error
 
 
 def of_head(head: Head) -> dict[str, Any]:

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headscope.heads.head_table import Rows
 from headscope.models.modes import own_precision
 from headscope.models.recording import OpenModel
 from headscope.names import Head, HeadName, Site
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Through = Literal["q", "k", "v"]
 
@@ -90,7 +88,7 @@ def composition(model: OpenModel, writer: HeadName, reader: HeadName, through: T
 
 
 @dataclass(frozen=True, repr=False)
-class Compositions:
+class Compositions(Rows):
     """Composition scores of all pairs of heads; 0 where what the writer writes does not reach the reader's input."""
 
     through: Through
@@ -106,12 +104,10 @@ class Compositions:
             found += [(self.heads[writer], self.heads[reader], score)] if score > 0 else []
         return found
 
-    def table(self) -> pa.Table:
-        """An Arrow table of all pairs that compose, the strongest first."""
-        import pyarrow as pa
-
+    def _rows(self) -> list[dict[str, Any]]:
+        """All pairs that compose, the strongest first."""
         pairs = self.strongest(self.scores.numel())
-        return pa.Table.from_pylist([{"writer": str(w), "reader": str(r), "score": score} for w, r, score in pairs])
+        return [{"writer": str(writer), "reader": str(reader), "score": score} for writer, reader, score in pairs]
 
     def listed(self, count: int = 10) -> str:
         """The ``count`` strongest pairs as lines."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -30,14 +30,11 @@ from headscope.heads.edits.edit import Edit, Edits
 from headscope.heads.edits.hidden_keys import hide
 from headscope.heads.explain.carriers import Carriers, carriers
 from headscope.heads.figure import INK, QUIET, WIDTH, Box, Figure, Label, shown
-from headscope.heads.head_table import pandas_of
+from headscope.heads.head_table import Rows
 from headscope.heads.look.look import Look, span_of
 from headscope.models.decoding import Decoder, generation_inputs
 from headscope.models.protocol import KEEP, Prepared, Token
 from headscope.models.recording import OpenModel
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 LEAST = math.log(2)  # nats: a smaller effect is none, whatever the controls are
 CONTROLS, CARRIERS = 4, 8  # stretches hidden per document; heads that are cut together
@@ -47,7 +44,7 @@ Verdict = Literal["used", "read, but outvoted", "read, lowers it", "not read", "
 
 
 @dataclass(frozen=True, repr=False)
-class Sources:
+class Sources(Rows):
     """The effect of every document on the answer given and the one expected. Documents are numbered from 1."""
 
     prompt: Any
@@ -168,23 +165,16 @@ class Sources:
             said.append(f"Document {most} got the most attention ({share}) and made no clear difference.")
         return said
 
-    def table(self) -> pa.Table:
-        """An Arrow table, a row per document: effects in nats, null, attention, verdict."""
-        import pyarrow as pa
-
-        return pa.Table.from_pylist([self._row(number) for number in self.documents])
-
-    def to_pandas(self) -> Any:
-        """The table as a pandas DataFrame."""
-        return pandas_of(self.table())
+    def _rows(self) -> list[dict[str, Any]]:
+        """A row per document: effects in nats, null, attention, verdict."""
+        return [self._row(number) for number in self.documents]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything that was measured, for JSON."""
         answers = [
             {"text": text, "probability": math.exp(float(p))} for text, p in zip(self.answers, self.whole, strict=True)
         ]
-        rows = self.table().to_pylist()
-        return {"answers": answers, "documents": rows, "sentences": self.sentences(), "passes": self.passes}
+        return {"answers": answers, "documents": self._rows(), "sentences": self.sentences(), "passes": self.passes}
 
     def save_html(self, path: str | Path) -> None:
         """Save what was found as one page that opens offline: the sentences, the picture, and the documents."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from headscope.attention.progress import uninterrupted
 from headscope.errors import InputError
+from headscope.heads.head_table import Rows
 from headscope.heads.look.activation_cache import BUDGET
 from headscope.heads.look.look import place_of
 from headscope.heads.sentences import SENTENCES, percent
@@ -19,8 +20,6 @@ from headscope.models.structure.recorder import RecordedStream
 from headscope.names import Head, HeadName, quoted
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from headscope.heads.explain.score_split import RowSplit, SplitScores
     from headscope.heads.look.look import Look
 
@@ -68,7 +67,7 @@ class Pair:
 
 
 @dataclass(frozen=True, repr=False)
-class Why:
+class Why(Rows):
     """One arrow: ``total`` is the score minus ``baseline``, the sum of all pairs and of ``terms``."""
 
     head: Head
@@ -145,20 +144,14 @@ class Why:
         """The split in words."""
         return _sentence(self)
 
-    def table(self) -> pa.Table:
-        """An Arrow table with one row per writer and side."""
-        import pyarrow as pa
-
-        sides = [("query", share) for share in self.asked] + [("key", share) for share in self.answered]
-        return pa.table(
-            {
-                "side": [side for side, _ in sides],
-                "writer": [share.name for _, share in sides],
-                "kind": [share.kind for _, share in sides],
-                "value": [share.value for _, share in sides],
-                "position_part": [share.position_part for _, share in sides],
-            }
-        )
+    def _rows(self) -> list[dict[str, Any]]:
+        """A row per writer and side."""
+        kept = ("kind", "value", "position_part")
+        return [
+            {"side": side, "writer": share.name} | {name: getattr(share, name) for name in kept}
+            for side, shares in (("query", self.asked), ("key", self.answered))
+            for share in shares
+        ]
 
     def to_dict(self, pairs: int = 20) -> dict[str, Any]:
         """The split as plain values, with its strongest pairs and what the others come to."""
