@@ -61,8 +61,13 @@ class _Learn(Grouped):
         named = args[:1] and args[0] in (*self.commands, "-h", "--help")
         return super().parse_args(ctx, args if named else ["lesson", *args])
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        super().format_commands(ctx, formatter)
+        with formatter.section("A lesson's arguments and options"):
+            formatter.write_dl(filter(None, (each.get_help_record(ctx) for each in self.commands["lesson"].params)))
 
-course = typer.Typer(cls=_Learn, **PLAIN)
+
+course = typer.Typer(cls=_Learn, subcommand_metavar="[WHICH | COMMAND] [ARGS]...", **PLAIN)
 app.add_typer(course, name="learn")
 
 
