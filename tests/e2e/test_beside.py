@@ -134,7 +134,7 @@ def test_cross_attention_looks_from_one_text_at_another(browser: Browser):
 def test_heads_that_papers_speak_of_stand_beside_what_these_weights_show(browser: Browser):
     with load(small_model(), word_tokenizer(), name="gpt2") as scope, page_on(browser, scope, fragment=at()) as page:
         claims = page.locator("details").filter(has_text="Papers describe these heads")
-        claims.get_by_role("button", name="Head 0.1, duplicate token, not tested here").click()
+        claims.get_by_role("button", name="Head 0.1, duplicate token, not tested yet").click()
         expect(page.get_by_role("heading", name="Head 0.1")).to_be_visible()
         page.get_by_text("Heads like it").click()
         expect(page.get_by_text("calls it duplicate token; these weights have not been tested for it")).to_be_visible()

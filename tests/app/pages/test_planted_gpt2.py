@@ -45,8 +45,8 @@ def test_published_heads_are_found_where_they_were_planted() -> None:
     torch.manual_seed(0)
     with headscope.load(planted(), name="gpt2") as scope:
         session = Session(scope)
-        before = {head.outcome for claim in session.featured() for head in claim.heads}
-        assert before == {"not tested"}
+        before = {(head.outcome, head.why) for claim in session.featured() for head in claim.heads}
+        assert before == {("not tested", "")}, "the page says: not tested yet"
         assert session.test_heads().state == "tested"
         found = {(claim.role, head.head): head for claim in session.featured() for head in claim.heads}
     assert found["previous token", "4.11"].outcome == "agrees"

@@ -102,7 +102,7 @@ def model_title(scope: Scope) -> str:
 def published_claims(shape: ModelShape, report: Report | None) -> list[PaperClaim]:
     """Published claims about a model of this name; each head with its own score, once it has been tested."""
     known = {str(head) for head in shape.heads()}
-    found = check_claims(report) if report else unchecked_claims(shape.name, "these heads have not been tested yet")
+    found = check_claims(report) if report else unchecked_claims(shape.name, "")
     claims = [
         PaperClaim(
             role=claim.role,

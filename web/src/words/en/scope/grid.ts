@@ -53,7 +53,7 @@ export default {
   untested: "heads. None has been tested for a role yet.",
 
   papers: "Papers describe these heads",
-  outcomes: { agrees: "found here", differs: "not found here", "not tested": "not tested here" },
+  outcomes: { agrees: "found here", differs: "not found here", "not tested": "not tested", yet: "not tested yet" },
   rank: (score: string, rank: number | null) => `: ${score}, rank ${rank}`,
   published: (score: string) => `; published ${score}`,
   marks: "● found here · ○ not found here · · not tested",
