@@ -42,14 +42,7 @@ export async function shownBy(source: Source, model: ModelCard, not: Example): P
   for (const example of EXAMPLES.filter((each) => each !== not)) {
     const look = await source.look({ text: example.text });
     const position = look.tokens.length - 1;
-    const asked = {
-      look: look.look,
-      position,
-      off: [],
-      how: "zero" as const,
-      cuts: [],
-      count: 6,
-    };
+    const asked = { look: look.look, position, off: [], how: "zero" as const, cuts: [], count: 6 };
     const prediction = example.expects ? await source.predict(asked) : null;
     if (shows(example, look, model, prediction)) return example;
   }

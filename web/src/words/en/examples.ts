@@ -15,8 +15,9 @@ export default {
   label: "Example",
   own: "your own text",
   expectsOther: (token: string, wanted: string) =>
-    `This example does not work with this model: it expects “${token}”, not “${wanted}”.`,
-  readsLittle: "This example does not work with this model: none of its heads attends this way.",
+    `This example does not work with this model: it expects “${token}”, not “${wanted}”. It works with the built-in one.`,
+  readsLittle:
+    "This example does not work with this model: none of its heads attends this way. It works with the built-in one.",
   searching: "Looking for an example that works with it.",
   offer: (name: string) => `“${name}” works with it`,
   recorded: "See a sentence of this kind on a real model",
