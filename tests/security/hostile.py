@@ -21,6 +21,7 @@ TOKENS = (
     "${window.ran=5}",
     "&lt;b&gt;",
     "javascript:window.ran=6",
+    "\u202eevil\u2066",
 )
 TEXT = " ".join(TOKENS)
 NAME = "<img src=x onerror=window.ran=7>"

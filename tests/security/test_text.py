@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Frame, Page, expect, sync_playwright
 from rich.console import Console
 
 import headscope
@@ -19,6 +20,7 @@ from headscope.app.pages.microscope import Session
 from headscope.names import printable
 from headscope.scope import Scope
 from tests.e2e.conftest import ARGUMENTS, CHROMIUM, served, until
+from tests.e2e.test_widget import NOTEBOOK, SCRIPT, Kernel
 from tests.security.hostile import NAME, TEXT, TOKENS, hostile_scope
 
 pytestmark = pytest.mark.promise("No script or markup injection")
@@ -59,7 +61,7 @@ def watch(page: Page) -> list[str]:
     return said
 
 
-def nothing_ran(page: Page) -> None:
+def nothing_ran(page: Page | Frame) -> None:
     assert page.evaluate("window.ran") is None
     assert page.locator("#headscope img, #headscope script, #headscope iframe").count() == 0
     assert page.locator("[onmouseover], [onerror], [onload]").count() == 0
@@ -100,8 +102,29 @@ def test_an_exported_file_shows_injections_as_text_and_makes_no_request(hostile,
     page.close()
 
 
+@pytest.mark.browser
+def test_a_notebook_shows_it_as_letters(hostile, browser):
+    page = browser.new_page(viewport={"width": 1440, "height": 950})
+    said = watch(page)
+    page.expose_function("toKernel", Kernel(hostile.look(TEXT)).hear)
+    program = base64.b64encode(SCRIPT.read_bytes()).decode("ascii")
+    page.evaluate(NOTEBOOK, f"data:text/javascript;base64,{program}")
+    words = page.frame_locator("iframe").get_by_role("listbox", name="Tokens").get_by_role("option")
+    expect(words).to_have_count(len(TOKENS))
+    words.nth(1).click()
+    frame = page.frames[1]
+    expect(frame.get_by_role("region", name="Next token")).to_be_visible()
+    for text in TOKENS[:3]:
+        expect(frame.get_by_text(text).first).to_be_visible()
+    nothing_ran(frame)
+    assert page.evaluate("window.ran") is None
+    assert not re.search("[\u202a-\u202e\u2066-\u2069]", frame.locator("#headscope").inner_text())
+    page.close()
+    assert said == []
+
+
 def test_an_exported_file_has_the_same_elements_for_any_text(hostile):
-    plain = Elements(exported_page(hostile.look("&lt;b&gt; " * 11))).seen
+    plain = Elements(exported_page(hostile.look("&lt;b&gt; " * len(TOKENS)))).seen
     assert Elements(exported_page(hostile.look(TEXT))).seen == plain
 
 

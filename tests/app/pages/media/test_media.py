@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import io
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 from tests.app.export.test_widget import Kernel
-from tests.models.media import as_sixteen_bits, hum, picture, png_base64, wav_base64
+from tests.models.media import as_sixteen_bits, hum, picture, png, png_base64, wav_base64
 
 import headscope
 from headscope.app.model_registry import ModelRegistry
@@ -124,11 +125,19 @@ def test_the_routes_return_containers_and_problems(vit: Scope) -> None:
         asked = {"look": found.values["look"], "head": "1.0"}
         told = unpack(client.post("/api/received", json=asked).content)
         assert told.arrays["received"].sum() == pytest.approx(1.0, abs=1e-5)
-        refused = client.post("/api/media", json={"data": base64.b64encode(b"letters").decode()})
-        assert refused.status_code == 422
-        assert "neither a picture" in refused.json()["message"]
-        long = client.post("/api/media", json={"data": "A" * 8_000_100})
-        assert long.status_code == 422
+        bombs = [io.BytesIO(), io.BytesIO()]  # of 5 and 50 kB
+        for side, file in zip((6_000, 20_000), bombs, strict=True):
+            Image.new("1", (side, side)).save(file, "PNG")
+        for sent, said in (
+            (b"letters", "neither a picture"),
+            (png()[:-60], "is a picture that cannot be read to its end"),
+            (bombs[0].getvalue(), "has 6000×6000 pixels, and at most 24 million are read"),
+            (bombs[1].getvalue(), "400000000 pixels"),
+        ):
+            refused = client.post("/api/media", json={"data": base64.b64encode(sent).decode()})
+            assert (refused.status_code, said in refused.json()["message"]) == (422, True), refused.text
+        assert client.post("/api/media", json={"data": "A" * 8_000_100}).status_code == 422
+        assert client.post("/api/media", content=b"A" * 100_000_000).status_code == 413
 
 
 def test_a_module_of_another_library_shows_its_input(vit: Scope) -> None:
