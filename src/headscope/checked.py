@@ -1,4 +1,4 @@
-"""Check the arguments of public functions when they are called: before a wrong one is an error inside torch."""
+"""Check the arguments of public functions at the call, before a wrong one causes an error inside torch."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def checked(what: T) -> T:
 
 
 def named(what: T) -> T:
-    """Check only the names of arguments, and only when a call has failed: for what is called in every pass."""
+    """Check only the names of arguments, and only after a failed call: for functions that every forward pass calls."""
     if isinstance(what, type):
         what.__init__ = named(what.__init__)  # type: ignore[misc]
         return what

@@ -119,7 +119,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def sole_writer(folder: Path, refusal: str) -> Iterator[None]:
-    """Make a folder and hold it against other writers, who get the refusal; a new one that stays empty is removed."""
+    """Make a folder and lock it against other writers, who get an error; remove a new one that stays empty."""
     new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     held = _hold(folder.resolve())

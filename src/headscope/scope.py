@@ -403,7 +403,7 @@ class Scope:
 def compare(
     before: Scope | Census | str | Path, after: Scope | Census | str | Path, texts: Sequence[Any] = ()
 ) -> Comparison:
-    """Compare two models head by head on the same texts, or two censuses or their folders: every change, its interval.
+    """Compare two models head by head on the same texts, or two censuses or their folders: changes with intervals.
 
     Sites and heads of both have to be the same, as of two checkpoints, or of a model before and after fine-tuning.
     """
@@ -434,7 +434,7 @@ def random_heads(scope: Scope, like: Sequence[HeadName], seed: int = 0) -> list[
 def ablation_beside_random(
     scope: Scope, look: Look, heads: Sequence[HeadName], token: int, ablated: Callable[..., Edit]
 ) -> dict[str, Any]:
-    """In short: what a next token loses without these heads, and without as many random others of their layers."""
+    """Measure what a next token loses without these heads, and without as many random others of their layers."""
     chosen: list[Sequence[HeadName]] = [heads]
     with suppress(InputError):  # a layer may have too few other heads: then there is no control, and it says so
         chosen += [random_heads(scope, heads, seed) for seed in range(CONTROLS)]

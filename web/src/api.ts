@@ -427,7 +427,7 @@ export interface paths {
         };
         /**
          * Hand Roles
-         * @description Every model by hand.
+         * @description List every model whose weights are written by hand.
          */
         get: operations["hand_roles_api_lab_by_hand_get"];
         put?: never;
@@ -1689,7 +1689,7 @@ export interface components {
         };
         /**
          * Finding
-         * @description A head that earned a role. ``p`` is corrected for every head and role that was tested.
+         * @description A head that passed a role's test. ``p`` is corrected for every head and role that was tested.
          */
         Finding: {
             ablated: components["schemas"]["AblationEffect"] | null;
@@ -1716,7 +1716,7 @@ export interface components {
         };
         /**
          * HandRequest
-         * @description A model by hand to open in the microscope.
+         * @description A model with weights written by hand, to open in the microscope.
          */
         HandRequest: {
             /** Role */
@@ -1816,7 +1816,7 @@ export interface components {
         };
         /**
          * KeyRead
-         * @description A key that a head read: its weight, what its value carried to the prediction, why, and who wrote the value.
+         * @description A key that a head read: its weight, what its value adds to the prediction, why, and who wrote the value.
          */
         KeyRead: {
             /** Answered */
@@ -1850,7 +1850,7 @@ export interface components {
         };
         /**
          * LeaveClass
-         * @description Leave the class, or come back: answers of who has left are not counted.
+         * @description Leave the class, or come back: answers of students who have left are not counted.
          */
         LeaveClass: {
             /** Left */
@@ -2107,7 +2107,7 @@ export interface components {
         };
         /**
          * MediaRequest
-         * @description A picture or sound in base64, and the text that goes in beside it or that the decoder has written.
+         * @description A picture or sound in base64, and the text that goes in with it or that the decoder has written.
          */
         MediaRequest: {
             /** Data */
@@ -2183,7 +2183,7 @@ export interface components {
         };
         /**
          * Moved
-         * @description A number as it is, as it is predicted without the path, and as it truly is without it.
+         * @description A number of the unchanged model, its prediction without the path, and its true value without it.
          */
         Moved: {
             /** As Is */
@@ -2396,7 +2396,7 @@ export interface components {
         };
         /**
          * PredictRequest
-         * @description The next token as it is, and with some heads ablated or some arrows knocked out.
+         * @description The next token of the unchanged model, and with some heads ablated or some arrows knocked out.
          */
         PredictRequest: {
             /**
@@ -2427,7 +2427,7 @@ export interface components {
         };
         /**
          * PredictResponse
-         * @description ``without``: the same tokens' probabilities under the edits; ``kl``: KL(as is ‖ edited) in nats.
+         * @description ``without``: the same tokens' probabilities under the edits; ``kl``: KL(unchanged ‖ edited) in nats.
          *
          *     A classifier's guesses are classes. Of a model that predicts neither, ``moved`` says how far its output moves under
          *     the edits, relative to its largest number.
@@ -2630,7 +2630,7 @@ export interface components {
         };
         /**
          * RequestProgress
-         * @description How far a request is; empty when there is none. ``place``: how many turns of others come first.
+         * @description How far a request is; empty when there is none. ``place``: how many other requests run before it.
          */
         RequestProgress: {
             /**
@@ -2687,7 +2687,7 @@ export interface components {
         };
         /**
          * Roles
-         * @description The roles that this model's heads passed the tests of, with the evidence; or that no test has run yet.
+         * @description The roles whose tests this model's heads passed, with the evidence; or that no test has run yet.
          */
         Roles: {
             /**
@@ -3149,7 +3149,7 @@ export interface components {
         };
         /**
          * Told
-         * @description What is said of one answer.
+         * @description The reply to one answer.
          */
         Told: {
             /** Head */

@@ -9,7 +9,7 @@ from headscope.app.pages.microscope import Session
 
 
 class SessionRequest(NamedTuple):
-    """The method that answers a request, and how long it takes: always, or as the length of its text says."""
+    """The method that answers a request, and how long it takes: fixed, or by the length of its text."""
 
     respond: Callable[[Session, Any], Any]
     kind: Literal["text", "short", "long"]

@@ -40,7 +40,7 @@ def setting(variable: ContextVar[T], value: T) -> Iterator[None]:
 
 
 def uninterrupted() -> AbstractContextManager[None]:
-    """Say that inside this block no other work may use what this one uses, as it is changed for a while."""
+    """Let no other work run at pause points inside the block, which changes what that work would use."""
     return setting(_uninterrupted, True)
 
 

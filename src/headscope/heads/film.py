@@ -202,7 +202,7 @@ class TrainingRecorder:
         return f"TrainingRecorder({len(self.film.points)} recorded steps; they are in .film)"
 
     def due(self, step: int) -> bool:
-        """Whether to record this step: steps grow by an eighth, within our share of the training time."""
+        """Whether to record this step: steps grow by an eighth, and take at most ``share`` of the training time."""
         allowed = self.share * (time.perf_counter() - self.began)
         return step >= self.next_step and (self.spent == 0.0 or self.spent + self.last_record <= allowed)
 

@@ -50,7 +50,7 @@ class Known:
 
     @property
     def kept(self) -> Path:
-        """The folder in which it is kept. Other weights of the same name would be in another one."""
+        """The folder in which it is kept. Different weights under the same name get a different folder."""
         return cache_folder() / self.sha256[:16] / self.title
 
     @property
@@ -127,7 +127,7 @@ def ollama_file(name: str) -> Path:
 
 
 def kept_copy(gguf: Path) -> Path:
-    """The folder for the unpacked copy of a GGUF file as it is now: a changed file has another one."""
+    """Return the folder for the unpacked copy of a GGUF file; a changed file gets a different one."""
     state = gguf.stat()
     key = json.dumps([str(gguf.resolve()), state.st_size, state.st_mtime_ns])
     return cache_folder() / hashlib.sha256(key.encode()).hexdigest()[:16] / gguf.stem

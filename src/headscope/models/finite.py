@@ -136,7 +136,7 @@ def deferred_checks() -> Iterator[list[PassCheck]]:
 
 
 def finish(check: PassCheck) -> None:
-    """Verify a pass now, or leave that to whoever defers checks."""
+    """Verify a pass now, or leave it to the caller if checks are deferred."""
     pending = _deferred.get()
     if pending is None:
         check.verify()

@@ -150,7 +150,7 @@ _put_back: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
 
 
 def change_count(model: Any) -> int:
-    """How many times weights were changed in place, as an optimiser does; another number means other weights."""
+    """How many times weights were changed in place, as an optimiser does; a new number means new weights."""
     weights = (weight for part in model.modules() for weight in part._parameters.values() if weight is not None)
     held = (weight for weight in weights if weight.device.type != "meta" and not weight.is_inference())
     changed: int = sum(weight._version for weight in held)
@@ -159,7 +159,7 @@ def change_count(model: Any) -> int:
 
 @contextmanager
 def weights_put_back(model: nn.Module) -> Iterator[None]:
-    """Weights may change inside the block, at whose end they are as before: that does not count as a change."""
+    """Do not count the changes of weights inside the block, which restores them before it ends."""
     before = change_count(model)
     try:
         yield

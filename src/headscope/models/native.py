@@ -76,7 +76,7 @@ class NativeModel(OpenModel):
 
 
 def as_transformers(tokenizer: Any) -> Any:
-    """A tokenizer of the tokenizers library, wrapped as one of transformers."""
+    """Wrap a tokenizer of the tokenizers library for transformers."""
     if tokenizer is None or callable(tokenizer):
         return tokenizer
     if not hasattr(tokenizer, "encode_batch"):

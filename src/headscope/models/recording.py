@@ -94,7 +94,7 @@ class OpenModel:
         return ForwardPass(logits, recording.residual)
 
     def refuse_other_output(self, inputs: Mapping[str, Tensor], logits: Tensor) -> None:
-        """Compare the output of an observed pass without edits with the model's own, where only that tells."""
+        """Compare an observed, unedited output with the model's own; only modules of unknown structure need it."""
 
     @contextmanager
     def observing(self, observer: SiteObserver) -> Iterator[PassCheck]:
@@ -111,7 +111,7 @@ class OpenModel:
     def apply_output_weight(
         self, site: str, x: Float[Tensor, "batch query head d_value"]
     ) -> Float[Tensor, "batch query d_model"]:
-        """What W_O makes of this input."""
+        """Return W_O's output for this input."""
         made: Tensor = self.output_matrix(site)(x.flatten(2))
         return made
 
@@ -213,7 +213,7 @@ class OpenModel:
         raise NotImplementedError
 
     def output_matrix(self, site: str) -> nn.Module:
-        """The module of W_O; refused likewise."""
+        """Return the module of W_O; raise the same error as ``output_weight``."""
         raise NotImplementedError
 
     def site_modules(self) -> Mapping[str, nn.Module]:

@@ -90,7 +90,7 @@ class Census(HeadTable):
 
     @property
     def corpus_name(self) -> str:
-        """The corpus, as in ``wiki.txt``, ``2 files`` or ``22 texts``."""
+        """The corpus, such as ``wiki.txt``, ``2 files`` or ``22 texts``."""
         first, *more = self.recipe.data["corpus"]
         texts = "1 text" if first.get("texts") == 1 else f"{first.get('texts')} texts"
         name = first.get("file") or first.get("stream") or first.get("dataset") or texts

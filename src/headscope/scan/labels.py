@@ -47,7 +47,7 @@ class _Labels:
         return self._named(self.query, self.key)
 
     def within_pieces(self) -> dict[str, Question]:
-        """The questions in 32 bits. Labels of different pieces may be equal: for keys within a piece of their own."""
+        """Return the questions with 32-bit labels. Two pieces may share a label: keys are to be within one piece."""
         labels = torch.stack((self.query, self.key))
         return self._named(*torch.where(labels < 0, -1, labels & (LARGEST_LABEL - 1)).to(torch.int32).unbind())
 
@@ -69,7 +69,7 @@ class _Labels:
 
 
 class Asked:
-    """What is asked at the sites of a batch. Sites whose queries see the same keys share what is made for them."""
+    """The questions at the sites of a batch. Sites whose queries see the same keys share masks and counts."""
 
     def __init__(self, labels: _Labels, context: int) -> None:
         self.labels, self.context = labels, context

@@ -249,7 +249,7 @@ class Recipe:
         return (self if digests is None else self.with_result(**result)), digests
 
     def differences(self, other: Recipe) -> list[str]:
-        """The entries that differ, as in ``context: 128 there, 256 here``. Results are not compared."""
+        """The entries that differ, such as ``context: 128 there, 256 here``. Results are not compared."""
         mine, theirs = (dict(_flat({k: v for k, v in r.data.items() if k != "result"})) for r in (self, other))
         return [
             f"{name}: {theirs.get(name, 'nothing')} there, {mine.get(name, 'nothing')} here"

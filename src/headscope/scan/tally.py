@@ -257,7 +257,7 @@ class Tally:
         )
 
     def add(self, site: str, batch: SiteSums, rows: PackedRows, units: Sequence[int], n_sites: int = 1) -> None:
-        """Add one batch of a site, or of so many one after the other, with their heads side by side.
+        """Add one batch of a site, or of ``n_sites`` consecutive sites with their heads side by side.
 
         The bootstrap draws pieces with equal ``units`` together.
         """

@@ -53,7 +53,7 @@ class _Group(NamedTuple):
 
 @dataclass
 class SummedSites:
-    """The sums of so many sites, one after the other, from this one on."""
+    """The sums of ``n_sites`` consecutive sites, of which ``first`` is the first."""
 
     first: str
     n_sites: int

@@ -1,4 +1,4 @@
-"""What shows and saves looks for ``heads``, which imports nothing above it: notebooks, pages, pictures and sound."""
+"""Show and save looks as notebook output, pages, pictures and sound: ``heads`` imports none of these itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SMALL = 112  # pixels of a picture's longer side among others
 
 
 def drawn_media(look: Look, head: HeadName | int | None = None, query: int | str | None = None) -> Figure | None:
-    """A picture under one head's attention, or every head's; a sound over a head's pattern. None of other looks."""
+    """Draw a picture under the attention of one head or all, or a sound over a head's pattern; else None."""
     picture = picture_of(look)
     if isinstance(picture, ShownPicture):
         if head is None:

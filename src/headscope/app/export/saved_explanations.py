@@ -1,4 +1,4 @@
-"""What an exported file or a site explains: a trace, its heads' arrows, and the cut of each arrow's main writer."""
+"""Explanations in an exported file or website: a trace, its heads' arrows, and a cut of each arrow's main writer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_TOKENS = 256  # past it a file explains nothing: each explanation would tak
 
 
 def explained(session: Session, look: str, last: int) -> dict[str, Any]:
-    """Responses by name; what this model or text refuses is left out, and the page says that it needs headscope."""
+    """Return the explanations of a look by request name, without those that this model or text does not allow."""
     found: dict[str, Any] = {"trace": None, "arrows": {}, "cuts": {}}
     if last >= MOST_TOKENS:
         return found

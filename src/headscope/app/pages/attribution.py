@@ -124,7 +124,7 @@ def next_token(look: Look, position: int, token: int | None) -> NextToken:
 
 
 def find_token(model: OpenModel, typed: str) -> TokenResponse:
-    """The first token of a typed text, and the first token of that text after a space, where it is another."""
+    """Return the first token of a typed text, and of that text after a space if that token differs."""
     if not typed:
         raise InputError("no token was typed; type a word, with a space before it where the text has one")
     if model.shape.vocabulary is None:

@@ -39,7 +39,7 @@ class HandRole(Response):
 
 
 class HandRequest(Request):
-    """A model by hand to open in the microscope."""
+    """A model with weights written by hand, to open in the microscope."""
 
     role: str = Field(max_length=40)
 
@@ -91,14 +91,14 @@ def open_puzzle(made: MadeModels, asked: PuzzleRequest) -> OpenedModel:
 
 
 def hand_roles() -> list[HandRole]:
-    """Every model by hand."""
+    """List every model whose weights are written by hand."""
     return [
         HandRole(role=role, says=says, layers=1 + bool(SELECTORS[rule].needs)) for role, (rule, says) in HAND.items()
     ]
 
 
 def open_by_hand(made: MadeModels, asked: HandRequest) -> OpenedModel:
-    """Add a model by hand to a client's models."""
+    """Add a model with weights written by hand to a client's models."""
     if asked.role not in HAND:
         raise InputError(f"there is no hand-written head for {asked.role!r}; choose from {', '.join(HAND)}")
     compiled = compile_program(Program(asked.role, (HAND[asked.role][0],)), PLAIN)

@@ -112,7 +112,7 @@ class _KeptPart:
             return [name for number, name in self.whole.looks if number == self.number]
 
     def move_to(self, whole: KeptLooks) -> _KeptPart:
-        """The same looks and texts as a part of another whole."""
+        """Move the looks and texts into another server's store; return their part there."""
         part = whole.part()
         for name in self.names():
             part.keep(self.whole.looks[self.number, name])

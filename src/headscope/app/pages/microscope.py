@@ -162,7 +162,7 @@ class ImportanceResponse(Response):
 
 
 class RequestProgress(Response):
-    """How far a request is; empty when there is none. ``place``: how many turns of others come first."""
+    """How far a request is; empty when there is none. ``place``: how many other requests run before it."""
 
     what: str = ""
     done: int = 0

@@ -40,7 +40,7 @@ class HeadArrow(Request):
 
 
 class PredictRequest(Request):
-    """The next token as it is, and with some heads ablated or some arrows knocked out."""
+    """The next token of the unchanged model, and with some heads ablated or some arrows knocked out."""
 
     look: LookName
     position: int = Field(ge=0)
@@ -51,7 +51,7 @@ class PredictRequest(Request):
 
 
 class PredictResponse(Response):
-    """``without``: the same tokens' probabilities under the edits; ``kl``: KL(as is ‖ edited) in nats.
+    """``without``: the same tokens' probabilities under the edits; ``kl``: KL(unchanged ‖ edited) in nats.
 
     A classifier's guesses are classes. Of a model that predicts neither, ``moved`` says how far its output moves under
     the edits, relative to its largest number.

@@ -51,7 +51,7 @@ class RoleTrial(Trial):
 
 
 class Roles(Response):
-    """The roles that this model's heads passed the tests of, with the evidence; or that no test has run yet."""
+    """The roles whose tests this model's heads passed, with the evidence; or that no test has run yet."""
 
     state: Literal["untested", "testing", "tested"]
     named: int = 0

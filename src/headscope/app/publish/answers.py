@@ -1,4 +1,4 @@
-"""Answers of the pages that need no model, as files: lessons, film, real heads, cards, the lab, worksheets, censuses.
+"""Responses of pages that need no model, as files: lessons, film, real heads, cards, lab, worksheets, censuses.
 
 A file is named by the request it answers: a path, and after a space the JSON of its body where it has one. Many small
 answers together are a file by the beginning that their requests share: a card with other numbers of heads, a census's
@@ -30,7 +30,7 @@ Files = dict[str, bytes]
 
 
 def stored_answers(censuses: Censuses) -> Files:
-    """Every answer by its request."""
+    """Return every stored response by its request."""
     found = {key: _json(value) for key, value in _values(censuses)}
     films = Films()
     names = films.names()
@@ -89,7 +89,7 @@ Group = dict[str, Any]
 
 
 def answer_groups(censuses: Censuses) -> Iterator[tuple[str, Group]]:
-    """The beginning that the requests of a group share, and the answer to each."""
+    """For each group of requests, the beginning they share, and the response to each."""
     for line in cards.card_list():
         yield f"card {{{_body({'name': line.name})[1:-1]},", card_group(line.name)
     yield (

@@ -144,7 +144,7 @@ def _output_names(model: OpenModel, norms: Iterable[str] = ()) -> list[str]:
 
 
 def export(model: OpenModel) -> Exported:
-    """The model as one graph; an ``ExportError`` says why where it cannot be one."""
+    """Return the model as one graph; raise an ``ExportError`` with the reason if that is impossible."""
     opened = _exportable(model)
     norms, no_split = _norms(opened)
     edited, names = _EditedModel(opened, norms).eval(), _output_names(model, norms)

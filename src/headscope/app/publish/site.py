@@ -410,7 +410,7 @@ def licence_of(name: str, folder: Path | None) -> _Licence:
 
 
 def require(licence: _Licence, name: str, allowed: bool) -> None:
-    """Refuse to publish weights whose licence does not say that one may, unless the person says so."""
+    """Refuse to publish weights whose licence does not allow it, unless the user vouches for them."""
     if not licence.stated and not allowed:
         raise InputError(
             f"{name} comes with no model card that states a licence, so headscope does not know that its weights "

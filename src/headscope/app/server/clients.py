@@ -47,7 +47,7 @@ class RateLimiter:
         self._buckets: LRU[str, tuple[float, float]] = LRU(ADDRESSES)
 
     def allow(self, address: str) -> bool:
-        """Whether an address may do this once more, which is counted."""
+        """Count one request from an address; return whether it is within the limit."""
         now = self._clock()
         left, then = self._buckets.get(address, (self._at_once, now))
         left = min(self._at_once, left + (now - then) * self._per_second)
@@ -68,7 +68,7 @@ class HeldBodies:
 
     @contextmanager
     def holding(self, size: int) -> Iterator[Callable[[], None]]:
-        """Count a body until what is yielded is called; reject a large one that does not fit with the others."""
+        """Count a body until the yielded function is called; reject a large one that does not fit with the others."""
         if size <= SMALL_BODY:
             yield lambda: None
             return

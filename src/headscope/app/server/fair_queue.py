@@ -49,7 +49,7 @@ class _BeginAgainError(BaseException):
 
 
 class Turn:
-    """One request's place in a queue, and how far it is. A whole one keeps its turn to the end."""
+    """One request's place in a queue, and how far it is. One of kind ``whole`` keeps its turn to the end."""
 
     def __init__(self, client: str = "", kind: Kind = "short") -> None:
         self.client, self.kind = client, kind
@@ -106,7 +106,7 @@ class FairQueue:
                 raise
 
     def leave(self, turn: Turn) -> None:
-        """Stop a reading whose client has disconnected: at once if it has not begun, else at its next pause point."""
+        """Stop a request whose client has disconnected: at once if it has not begun, else at its next pause point."""
         with self._lock:
             turn.left = True
             if turn in self._waiting and not turn.begun:
@@ -123,7 +123,7 @@ class FairQueue:
             return 1 + sum(self._rank(other) < mine for other in self._waiting)
 
     def pause(self, turn: Turn) -> None:
-        """Hand the model over if it is another's turn. Called by the running reading at its pause points."""
+        """Hand the model over if it is another's turn. Called by the running request at its pause points."""
         if turn.stopped:
             return  # what the work cleans up is not disturbed
         if turn.left:

@@ -98,7 +98,7 @@ class Join:
         return response
 
     def turn_away(self, request: Request) -> Response | None:
-        """Refuse a browser that gets no cookie, which would be taken for others of its address; count it."""
+        """Reject and count a browser that cannot get a cookie: it would be confused with others at its address."""
         if request.url.path != PATH or browser_id(request) is not None:
             return None
         self.classroom.turned_away += 1

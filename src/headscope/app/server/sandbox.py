@@ -1,4 +1,4 @@
-"""The policy of the document in which a lesson's code runs: no origin, no connection, framed by the page alone."""
+"""The policy of the document in which a lesson's code runs: no origin, no connection, only the page may frame it."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class ServeOptions:
 
 
 def listen(port: int | None = None, host: str = HOST) -> socket.socket:
-    """A socket on the requested port, or on any free one. Who connects before the server runs waits for it."""
+    """Open a socket on the requested port, or on any free one. Early connections wait until the server runs."""
     try:
         family, *_, place = socket.getaddrinfo(host, port or 0, type=socket.SOCK_STREAM)[0]
         opened = socket.create_server(place[:2], family=family).detach()
@@ -132,7 +132,7 @@ def announcement(options: ServeOptions, port: int, token: AccessToken | None, he
 
 
 def address(host: str, port: int, token: AccessToken | None = None, held: Classroom | None = None) -> str:
-    """The address of the page; of the teacher's page where a class is held."""
+    """Return the address of the page, or of the teacher's page if a class is held."""
     page = "" if held is None else f"{TEACHER_PATH[1:]}?key={held.teacher}"
     secret = f"{'&' if page else '?'}{PARAMETER}={token.secret}" if token else ""
     return f"http://{bracketed(host)}:{port}/{page}{secret}"

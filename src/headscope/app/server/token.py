@@ -32,7 +32,7 @@ class AccessToken:
         return self._is(given)
 
     def set_cookie(self, request: Request) -> Response | None:
-        """For a first visit, set the cookie and redirect to the URL without the token, which so leaves the history."""
+        """On a first visit, set the cookie and redirect to the URL without the token, to keep it out of the history."""
         parameters = request.query_params
         if request.method != "GET" or not self._is(parameters.get(PARAMETER, "")):
             return None

@@ -50,7 +50,7 @@ def container_of(model: Any) -> dict[str, Any]:
 
 
 class RequestWorker:
-    """Run work on models, each with a queue of its own; other work than reading files has a queue for each kind."""
+    """Run work with one queue per model, and other long work with one queue per kind."""
 
     def __init__(self, registry: ModelRegistry) -> None:
         self.registry = registry
@@ -67,7 +67,7 @@ class RequestWorker:
         work: Callable[[Session], Result],
         kind: Kind = "short",
     ) -> Result | Response:
-        """The result of work on a model, or an empty response when the client has disconnected."""
+        """Return the result of work on a model, or an empty response when the client has disconnected."""
         session = self.registry.session(model, client_id(request))
         queue = self._queues.get(session) or self._queues.setdefault(session, FairQueue())
         return await self.run_in(queue, request, lambda: _run(work, session), kind)

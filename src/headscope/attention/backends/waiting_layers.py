@@ -54,7 +54,7 @@ class _Stacked(NamedTuple):
 
 @dataclass(frozen=True)
 class ObservedLayer:
-    """One text in one layer. What is rarely read is cut out of the tensors of all layers and texts when it is."""
+    """One text in one layer. What is rarely read is cut from the joint tensors of all layers when it is asked for."""
 
     rows: Rows
     scores: Scores

@@ -1,4 +1,4 @@
-"""An edit, what it does in one model, and the order of several: scores, then readers' inputs, then z; points beside."""
+"""An edit, what it does in one model, and the order of several: scores, then readers' inputs, then z."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Edits:
 
     @contextmanager
     def during(self) -> Iterator[None]:
-        """What a pass runs inside: the recorded stream that paths are cut out of, and hooks at points."""
+        """Run a pass inside the block: its stream is recorded if paths are cut, and hooks change values at points."""
         with ExitStack() as stack:
             if self._paths is not None:
                 stack.enter_context(recording_stream(self.model))

@@ -68,7 +68,7 @@ def path(
 
 
 def ablate_paths(paths: tuple[Path, ...], how: How, texts: tuple[Any, ...], seed: int) -> Edit:
-    """Replace what writers give to readers by nothing (``zero``), its mean, or its value elsewhere (``resample``)."""
+    """Replace what writers give to readers by zeros, by its mean, or by its value elsewhere (``resample``)."""
     refuse_no_texts(how, texts, "ablate(path(…), how='resample', texts=[…])")
 
     def bind(model: OpenModel) -> BoundEdit:
@@ -135,7 +135,7 @@ class ReaderInputs:
                     )
 
     def joined(self, others: Sequence[ReaderInputs]) -> ReaderInputs:
-        """The paths of all these edits, cut together: each alone would undo the one before."""
+        """Join the paths of all these edits, to cut them together: one by one, each would undo the one before."""
         for other in others:
             if other.replacement != self.replacement:
                 raise EditError(
@@ -239,7 +239,7 @@ def _cuts(call: Call, bound: Sequence[_Bound]) -> dict[int, HeadCut]:
 
 
 class HeadCut:
-    """One head with paths into it cut. A change counts in its row and column alone, where it has one."""
+    """One head with paths into it cut. A change counts only in its row and column, if it has them."""
 
     def __init__(self, call: Call, head: int, changes: Sequence[tuple[Path, Tensor]]) -> None:
         """``changes``: q, k or v of the whole site without a path."""

@@ -1,4 +1,4 @@
-"""What takes the place of an ablated value: nothing, its mean, or its value at random positions of other texts."""
+"""What replaces an ablated value: zeros, its mean, or its value at random positions of other texts."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """One size on the curve: how faithful the strongest edges of that number are."""
+    """One point of the curve: how faithful a circuit of this many strongest edges is."""
 
     edges: int
     faithfulness: float
@@ -131,7 +131,7 @@ class Circuit:
         return self.listed()
 
     def listed(self, count: int = LISTED) -> str:
-        """A warning if the model cannot do the task; how faithful the circuit is; its strongest edges, ``count``."""
+        """Warn if the model cannot do the task; say how faithful the circuit is; list ``count`` strongest edges."""
         held = "" if self.held_out is None else f", {self.held_out:.0%} on {self.n_held_out} held-out pairs"
         random = ", ".join(f"{each:.0%}" for each in self.random)
         lines = [

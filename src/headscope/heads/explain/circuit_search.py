@@ -1,4 +1,4 @@
-"""Find the circuit of a task: the smallest set of edges that answers as the whole model does.
+"""Find the circuit of a task: the smallest set of edges found that answers as the whole model does.
 
 Every edge is scored by attribution with integrated gradients; the strongest are then patched for good, one by one; the
 circuit grows along the ranking until it is as faithful as wanted, and is pruned of what it does not need: its edges are

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Moved:
-    """A number as it is, as it is predicted without the path, and as it truly is without it."""
+    """A number of the unchanged model, its prediction without the path, and its true value without it."""
 
     as_is: float
     predicted: float
@@ -59,7 +59,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class PathEffect:
-    """One cut path: the weight of its arrow, the logit and the probability of one token, and who answered."""
+    """One cut path: the weight of its arrow, the logit and the probability of one token, and what else changed."""
 
     path: Path
     token: int
@@ -131,7 +131,7 @@ def _checked(look: Look, path: Path) -> tuple[list[Head], int]:
 
 
 class CutReader(NamedTuple):
-    """One row of a head without a path: ``weights`` as they are, with the norm held, and as they truly are."""
+    """One row of a head without a path: ``weights`` unchanged, predicted with the norm frozen, and true."""
 
     weights: tuple[Float[Tensor, " key"], Float[Tensor, " key"], Float[Tensor, " key"]]
     change: Float[Tensor, " d_head"]

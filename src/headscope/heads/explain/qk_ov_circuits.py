@@ -43,7 +43,7 @@ class FactoredMatrix:
 
     @own_precision()
     def then(self, other: FactoredMatrix) -> FactoredMatrix:
-        """This matrix, then another: their product, still of low rank."""
+        """Multiply this matrix by another one; the product is still of low rank."""
         return FactoredMatrix(self.left @ (self.right @ other.left), other.right)
 
     @own_precision()

@@ -223,7 +223,7 @@ def split_row(scores: SplitScores, query: int, keys: Sequence[int], minus: int |
 
 
 class RowSplit:
-    """Some arrows of one row: their numbers are made together, the pairs and shares of each where they are read."""
+    """Some arrows of one row: their totals are computed together, the pairs and shares of each when they are read."""
 
     def __init__(
         self,
@@ -246,7 +246,7 @@ class RowSplit:
         return self._q @ self._relative([index])[:, 0].T
 
     def position_pairs(self, index: int) -> Float[Tensor, "asked answered"] | None:
-        """Of these pairs, what is due to the offset, beyond the mean over the row's offsets."""
+        """Return the part of these pairs that depends on the offset, beyond the mean over the row's offsets."""
         moved, key = self.scores.position_keys(self.row.visible), self.keys[index]
         return None if moved is None else self._q @ (self.scores.k.parts[:, key] - moved[:, key]).double().T
 

@@ -1,4 +1,4 @@
-"""Which document an answer came from: what the answer loses when each is hidden, beside the attention it gets.
+"""Which document an answer came from: what the answer loses when each is hidden, and the attention it gets.
 
 A document is hidden from every query outside of it, in every head. It still reads itself, and positions do not change.
 What decides is this effect, next to that of hiding other stretches of the same length; attention is shown because
@@ -333,7 +333,7 @@ class DocumentReader:
 
     @torch.no_grad()
     def measured(self, prompt: Any, documents: Sequence[str], spans: Sequence[range]) -> Sources:
-        """Every document hidden in turn; what is done is kept when it is interrupted."""
+        """Hide every document in turn; an interruption keeps what is done."""
         before = self.passes
         whole = torch.zeros(len(self.answers), dtype=torch.float64)
         for begun, prepared in self.prepared.items():
@@ -373,7 +373,7 @@ class DocumentReader:
         return {**self.prepared[begun].inputs, **kept}
 
     def begun(self, answer: int) -> tuple[int, ...]:
-        """The beginning in the pass that gives the log-probability of an answer: the longest pass that can."""
+        """Return the beginning whose pass gives an answer's log-probability: the longest that can."""
         return next(each for each in self.prepared if [*each][: len(self.ids[answer]) - 1] == self.ids[answer][:-1])
 
     def answered_after(self, begun: tuple[int, ...]) -> list[int]:

@@ -48,7 +48,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class KeyRead:
-    """A key that a head read: its weight, what its value carried to the prediction, why, and who wrote the value."""
+    """A key that a head read: its weight, what its value adds to the prediction, why, and who wrote the value."""
 
     place: Place
     weight: float

@@ -111,7 +111,7 @@ class ActivationCache:
                 self.model.refuse_other_output(self.inputs, done.logits)
 
     def wait(self, waiting: WaitingLayers, text: int, z: Mapping[str, Tensor]) -> None:
-        """Leave these sites to ``waiting``, in which this is the text of that number; keep their z."""
+        """Leave these sites to ``waiting``, in which this text has the number ``text``; keep their z."""
         self._waiting = (waiting, text)
         self._z.update(z)
 

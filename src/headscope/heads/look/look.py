@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 def span_of(tokens: Sequence[Token], text: str, first: int = 0) -> range:
-    """The positions of a passage, where it occurs first from a position on."""
+    """Return the positions of the first occurrence of a passage at or after a position."""
     ends = [0, *accumulate(len(token.text) for token in tokens)]
     start = "".join(token.text for token in tokens).find(text, ends[first])
     if start < 0:

@@ -46,7 +46,7 @@ class ComparedLengths:
         return all(low <= shortest and longest <= high for (low, high), shortest, longest in spans)
 
     def add(self, lengths: Mapping[str, Sequence[int]]) -> None:
-        """Add lengths that were compared: to those before where they overlap, in place of them otherwise."""
+        """Add compared lengths: merged with the earlier ones if they overlap, else in place of them."""
         for name, each in lengths.items():
             low, high = self._spans.get(name, (1, 0))
             apart = max(low, min(each)) > min(high, max(each))

@@ -132,7 +132,7 @@ class Steps(Sequence[Cuts]):
 
 
 def draw(logits: Float[Tensor, " vocabulary"], sampling: Sampling, generator: torch.Generator) -> int:
-    """One token."""
+    """Draw one token."""
     if sampling.temperature == 0:
         return int(logits.argmax())
     return int(torch.multinomial(cuts(logits, sampling).top_p.cpu(), 1, generator=generator))

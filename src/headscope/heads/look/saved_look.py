@@ -120,7 +120,7 @@ class _Missing:
         return self()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return no weights, whose hash is no other model's."""
+        """Return no weights: their hash matches no real model."""
         return {}
 
 
@@ -186,7 +186,7 @@ def _decode(value: Any, tensor: Any) -> Any:
 
 
 def check_saved_look(content: Mapping[str, Any]) -> None:
-    """Raise a ValueError, in words, at the first field that does not fit the others."""
+    """Raise a ValueError that explains the first field that does not fit the others."""
     shape, prepared, sites = content["shape"], content["prepared"], content["sites"]
     if not isinstance(shape, ModelShape) or not isinstance(prepared, Prepared) or not isinstance(sites, Mapping):
         raise ValueError("it describes no model, no text or no sites")

@@ -55,7 +55,7 @@ class VisibleKeys(NamedTuple):
 
     @classmethod
     def of(cls, causal: bool, mask: Mask, n_key: int) -> VisibleKeys:
-        """Of a site under a mask. A window as wide as the text hides nothing."""
+        """Describe a site under a mask. A window as wide as the text hides nothing."""
         widths = [part.width for part in mask.parts if isinstance(part, Window) and part.width < n_key]
         return cls(causal, min(widths, default=None))
 

@@ -44,7 +44,7 @@ _BY_PLACE = [_NAMES[key] for key in ("itself", "previous", "near", "next", "near
 def key_classes(
     tokens: Sequence[Token], causal: bool, own: Sequence[LabelRule] = ()
 ) -> dict[str, Bool[Tensor, "query key"]]:
-    """The cells of each class before any comes first; in causal attention, of the keys up to the query."""
+    """Mark the cells that fit each class, overlaps included; in causal attention, only keys up to the query."""
     ids = torch.tensor([token.id for token in tokens])
     at = torch.arange(len(tokens))
     back = at[:, None] - at
@@ -83,7 +83,7 @@ def key_classes(
 
 
 def first_fitting(classes: Mapping[str, Bool[Tensor, "query key"]]) -> Int[Tensor, "query key"]:
-    """The number of the first class that each cell fits; of cells without one (behind a causal mask), the last."""
+    """Return the first class that each cell fits; cells that fit none (hidden by a causal mask) get the last."""
     return torch.stack(list(classes.values())).to(torch.uint8).argmax(0)
 
 

@@ -1,4 +1,4 @@
-"""The four measures of a head on a probe, each per input and head, beside the same number of a rival.
+"""The four measures of a head on a probe, each per input and head, next to the same number for a rival.
 
 *Attention*: the mass on the wanted keys, beside the rival question that gets most. *Reading*: the rank of a token under
 the head's OV circuit. *Share*: the head's direct part of a logit difference. *Effect*: what other heads attend to when

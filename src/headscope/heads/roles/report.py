@@ -49,7 +49,7 @@ class AblationEffect:
 
 @dataclass(frozen=True)
 class Finding:
-    """A head that earned a role. ``p`` is corrected for every head and role that was tested."""
+    """A head that passed a role's test. ``p`` is corrected for every head and role that was tested."""
 
     head: str
     role: str
@@ -87,7 +87,7 @@ class Trial:
 
 @dataclass(frozen=True, repr=False)
 class Report(HeadTable):
-    """Every role's trial, the heads that earned roles, every head's traits, and the recipe to get them again."""
+    """Every role's trial, the heads that passed one, every head's traits, and the recipe to reproduce them."""
 
     _column, _by = "score", "role"
     model: str
@@ -131,7 +131,7 @@ class Report(HeadTable):
         return sorted((f for f in self.findings if f.head == head), key=lambda f: not f.strongest)
 
     def with_role(self, role: str) -> list[Finding]:
-        """The heads that earned a role, highest score first."""
+        """Return the heads that passed a role's test, highest score first."""
         return sorted((f for f in self.findings if f.role == role), key=lambda f: -f.score)
 
     def trial(self, role: str) -> Trial:

@@ -1,4 +1,4 @@
-"""Measure every role on every head and compute its p-values; ``run`` decides which heads earn which role."""
+"""Measure every role on every head and compute its p-values; ``run`` decides which heads pass which role's test."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class Trials:
         }
 
     def named(self, alpha: float, floors: Mapping[str, float] | None = None) -> dict[str, Bool[Tensor, " head"]]:
-        """The heads that earn each role; a score has to exceed the role's floor, where it has one."""
+        """Return the heads that pass each role's test; a score also has to exceed the role's floor, if it has one."""
         p, floors = self.corrected(), floors or {}
         return {
             name: each.named(p[name], alpha) & (each.score > floors.get(name, -1.0))
@@ -240,7 +240,7 @@ def measure_roles(
 
 
 def score_effects(model: OpenModel, trials: Trials, alpha: float, floors: Mapping[str, float] | None = None) -> None:
-    """Measure the roles that are an effect on name movers, which have to be named by the standard of every role."""
+    """Measure the roles that are an effect on name movers; a name mover has to pass its test like any other role."""
     movers = _name_movers(trials, model.shape.heads(), alpha, floors)
     for name, (role, _) in list(trials.waiting.items()):
         if not _is_effect(role) or name in trials.untested:

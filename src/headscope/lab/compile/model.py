@@ -1,4 +1,4 @@
-"""Compile a program into a model: heads with known jobs beside decoys, in a rotated and noisy residual stream."""
+"""Compile a program into a model: heads with known jobs among decoys, in a rotated and noisy residual stream."""
 
 from __future__ import annotations
 

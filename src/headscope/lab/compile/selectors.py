@@ -40,7 +40,7 @@ class Selector:
 
 
 def offset(rule: str, steps: int) -> Selector:
-    """Attend so many places back."""
+    """Attend a fixed number of positions back."""
 
     def make(layout: ResidualLayout) -> QueryKey:
         wanted = (torch.arange(layout.context) - steps).clamp(min=0)
@@ -69,7 +69,7 @@ def decay(near: float) -> Selector:
 
 
 def class_of(name: str, *, near: float | None = None, last: bool = False) -> Selector:
-    """Attend to the words of a class: to all alike, to near ones more, or to the last only."""
+    """Attend to the words of a class: to all equally, to near ones more, or to the last only."""
     rule = f"last {name}" if last else name if near is None else f"{name}, near {near:g}"
 
     def make(layout: ResidualLayout) -> QueryKey:
@@ -121,7 +121,7 @@ def start_after(rule: str, ends: Iterable[str]) -> Selector:
 
 
 def from_to(rule: str, queries: Iterable[str], keys: Iterable[str]) -> Selector:
-    """From some words to the last of others: a closing bracket to the one that it closes."""
+    """Attend from some words to the last of others, such as from a closing bracket to the one that it closes."""
     queries, keys = tuple(queries), tuple(keys)
 
     def make(layout: ResidualLayout) -> QueryKey:

@@ -52,7 +52,7 @@ def _number(value: Any, form: str) -> str:
 
 
 def live(text: str, names: Mapping[str, Any]) -> str:
-    """Add to every ``{{name:format}}`` what it is now."""
+    """Add its current value to every ``{{name:format}}``."""
 
     def value(found: re.Match[str]) -> str:
         name, _, form = found[1].partition(":")
@@ -79,7 +79,7 @@ def with_captions(text: str, figures: list[LessonFigure]) -> str:
 
 
 def take_figures(text: str, names: Mapping[str, Any], start: int = 0) -> tuple[str, list[LessonFigure]]:
-    """Replace figures by their places, and give each the variables it names."""
+    """Replace figures by placeholders, and give each the variables it names."""
     figures: list[LessonFigure] = []
 
     def place(found: re.Match[str]) -> str:

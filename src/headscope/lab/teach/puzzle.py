@@ -1,4 +1,4 @@
-"""Puzzles: a small model with jobs compiled into some of its heads. Find which head does what, and be told."""
+"""Puzzles: find which head does what in a small model with jobs compiled into some heads; answers are marked."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ LEVELS = (
 
 @dataclass(frozen=True)
 class Told:
-    """What is said of one answer."""
+    """The reply to one answer."""
 
     head: str
     right: bool
@@ -132,7 +132,7 @@ def named(name: str) -> Puzzle:
 
 
 def of_week(day: datetime.date) -> Puzzle:
-    """The puzzle of the week that a day lies in: the same for everybody, and the levels take turns."""
+    """Return the puzzle of the week of a day: the same for everyone, with the levels taking turns."""
     year, week, _ = day.isocalendar()
     return puzzle(week % len(LEVELS) + 1, 100 * year + week)
 

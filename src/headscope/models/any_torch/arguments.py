@@ -18,7 +18,7 @@ IDS = "input_ids"
 
 
 class FunctionInputs(dict[str, Tensor]):
-    """A function that runs the module, and the tensors that it gives it, as far as they are known."""
+    """A function that runs the module, and the tensors that the module gets from it, if they are known."""
 
     def __init__(self, function: Callable[..., Any], tensors: Mapping[str, Tensor] | None = None) -> None:
         super().__init__(tensors or {})

@@ -57,7 +57,7 @@ class _Findings:
 
 
 def check_sites(opened: AnyTorchModel, own: Tensor) -> _Findings:
-    """Check all sites together; where a check fails, site by site, and give up those that fail."""
+    """Check all sites together; if a check fails, check them one by one and drop those that fail."""
     found = _Findings(own)
     _parts_and_statistics(opened, found)
     found.errors["outputs"] = _with_culprits_out(

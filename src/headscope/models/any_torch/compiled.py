@@ -41,7 +41,7 @@ def refuse_empty(model: nn.Module) -> None:
 
 
 class Uncompiled:
-    """Sets compiled calls of a module's parts aside."""
+    """Takes compiled calls out of a module's parts, until ``restore``."""
 
     def __init__(self, model: nn.Module) -> None:
         compiled = [part for part in model.modules() if getattr(part, "_compiled_call_impl", None) is not None]
@@ -50,14 +50,14 @@ class Uncompiled:
             part._compiled_call_impl = None
 
     def restore(self) -> None:
-        """Give the compiled calls back."""
+        """Put the compiled calls back."""
         for part, call in self._calls:
             part._compiled_call_impl = call
         self._calls = []
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Inside, nothing is compiled. PyTorch has one such switch for the process: the last pass switches it back."""
+        """Compile nothing inside the block. PyTorch has one switch per process: the last pass switches it back."""
         global _running, _stance
         with _lock:
             _running += 1

@@ -132,7 +132,7 @@ def _windowed(opened: AnyTorchModel) -> list[str]:
 
 
 def refusal(name: str, learned: Mapping[str, LearnedSite]) -> str:
-    """Why a module cannot be opened: it computes no attention that is seen, or none that can be shown."""
+    """Say why a module cannot be opened: headscope sees no attention in it, or none that can be shown."""
     if not learned:
         return (
             f"{name}: no attention was found: it calls neither PyTorch's attention functions nor softmax and a product "

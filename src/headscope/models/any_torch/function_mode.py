@@ -147,7 +147,7 @@ class FoundCall:
 
 @dataclass(frozen=True)
 class MatrixUse:
-    """One product with a matrix of weights: which of the pass, and the call itself."""
+    """One product with a weight matrix: its number in the pass, and the call itself."""
 
     index: int
     name: str

@@ -115,7 +115,7 @@ Passing = Callable[[Visit, OnMatrix], AbstractContextManager[AttentionMode]]
 
 @dataclass
 class MatrixTake:
-    """A matrix that takes z, or some rows of it: which use of a matrix in the pass, and which cell is where."""
+    """A matrix that takes z, or some rows of it: the number of its product in the pass, and where each cell of z is."""
 
     index: int
     weight: Float[Tensor, "in out"]
@@ -130,7 +130,7 @@ class MatrixTake:
 
 @dataclass
 class LearnedSite:
-    """What the learning pass says of one site; ``why`` is the reason where it cannot be observed."""
+    """What the learning pass found about one site; ``why`` is the reason if it cannot be observed."""
 
     name: str
     module: nn.Module
@@ -155,7 +155,7 @@ class LearnedSite:
 
 @dataclass(frozen=True)
 class Met:
-    """A matrix that z has met first, perhaps gated or normed: which use of a matrix in the pass, and its input."""
+    """The first matrix that z met, perhaps gated or normed: the number of its product in the pass, and its input."""
 
     index: int
     matrix: MatrixProduct
@@ -294,7 +294,7 @@ def _head_order(layout: HeadAxes, cells: Int[Tensor, " channel"], shape: tuple[i
 
 @dataclass(frozen=True)
 class Hint:
-    """What the user says of one site: its W_O, as a path from the site's module or from the whole, and its heads."""
+    """What the user says about one site: its W_O, as a path from the site's module or from the model, and its heads."""
 
     output: str | None = None
     n_heads: int | None = None
@@ -316,7 +316,7 @@ def read_hints(given: Mapping[str, Mapping[str, Any]] | None, sites: Mapping[str
 
 
 def find_gated(model: nn.Module, learned: Learning, hints: Mapping[str, Hint]) -> None:
-    """Look for W_O of every site whose z no matrix takes as it is, and of those that the user speaks of.
+    """Look for W_O of every site whose unchanged z no matrix takes, and of those that the user gave hints about.
 
     A gate or a norm of each head leaves heads apart: their parts are taken at W_O's input. Where heads are mixed,
     nothing is shown unless the user has said which axis they are.

@@ -16,7 +16,7 @@ from headscope.models.any_torch.function_mode import MatrixUse
 
 @dataclass(frozen=True)
 class MatrixProduct:
-    """A matrix product: its input as the model gave it, the weight, and the output for another input."""
+    """A matrix product: its original input, the weight, and the output for another input."""
 
     x: Tensor
     weight: Float[Tensor, "in out"]
@@ -36,7 +36,7 @@ class MatrixProduct:
         return x.flatten(2).transpose(1, 2) if self.axis == 1 else x
 
     def without(self, channels: Int[Tensor, " channel"]) -> Tensor:
-        """The output where these rows of the weight are zero, which is as where these channels of the input are."""
+        """Return the output with these rows of the weight, and so these channels of the input, set to zero."""
         return self.with_input(self.x.index_fill(self.axis, channels, 0.0))
 
 

@@ -51,7 +51,7 @@ _pass: ContextVar[_Pass | None] = ContextVar("headscope_any_torch_pass", default
 
 @dataclass(frozen=True, kw_only=True)
 class Hints:
-    """What the user says of a module: W_O and heads of sites by path pattern, and the grid of patches."""
+    """What the user says about a module: W_O and heads of sites by path pattern, and the grid of patches."""
 
     sites: Mapping[str, Mapping[str, Any]] | None = None
     grid: tuple[int, int] | None = None
@@ -133,7 +133,7 @@ class AnyTorchModel(OpenModel):
     # -- what the parts beside this file use
 
     def learned_site(self, site: str) -> LearnedSite:
-        """What was learned of a site; of its first call, where it has calls that no pass had before."""
+        """Return what was learned about a site, or about its first call if this call was never seen before."""
         found = self.learned.get(site) or self.learned.get(site.partition("@")[0])
         if found is None or found.why:
             reason = found.why if found else f"there are {', '.join(self.shape.sites)}"
@@ -155,7 +155,7 @@ class AnyTorchModel(OpenModel):
         return logits_of(self._call(inputs))
 
     def refuse_other_output(self, inputs: Mapping[str, Tensor], logits: Tensor) -> None:
-        """Once for short inputs of each shape: a module's own pass may make a tensor of queries × keys."""
+        """Compare with the module's own output, once per shape; not for long inputs, whose pass may need T² memory."""
         shape = tuple((name, value.shape) for name, value in inputs.items() if isinstance(value, Tensor))
         longest = max((size for _, sizes in shape for size in sizes), default=0)
         if self.draws or shape in self._compared or longest > MOST_COMPARED:

@@ -45,7 +45,7 @@ class LazyMask(Tensor):
         return self._dense
 
     def copy(self) -> LazyMask:
-        """The same mask as another tensor: a view may not be its own base."""
+        """Return the same mask as a new tensor, because a view cannot be its own base."""
         made = LazyMask(self.mask, tuple(self.shape), self.dtype, self.device)
         made._dense = self._dense
         return made

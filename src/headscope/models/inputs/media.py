@@ -221,7 +221,7 @@ UPLOAD_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 
 @dataclass(frozen=True, kw_only=True)
 class MediaLimits:
-    """How much is decoded of what somebody sends: bytes, pixels of a picture, seconds of a sound."""
+    """Limits on what is decoded of an upload: bytes, pixels of a picture, seconds of a sound."""
 
     n_bytes: int = 6_000_000
     pixels: int = 24_000_000

@@ -1,4 +1,4 @@
-"""Which positions of a look stand for which part of a picture or sound: grids of patches, seconds; the pixels read.
+"""Map positions of a look to parts of a picture or sound: grids of patches, seconds; the pixels read.
 
 Everything is read off a look's labels and inputs, so that it is there for a saved look too.
 """
@@ -68,7 +68,7 @@ def image_token_grid(tokens: Sequence[Token], image_token: int | None, vision: P
 
 
 def name_image_tokens(tokens: Sequence[Token], image_token: int | None, vision: PatchGrid | None) -> tuple[Token, ...]:
-    """Tokens of which those that stand for a picture are patches, named after their row and column.
+    """Return the tokens, with those that stand for a picture renamed as patches, by row and column.
 
     Their id is no longer the image token's, which they all share: one patch is no copy of another.
     """

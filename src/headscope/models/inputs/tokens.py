@@ -63,7 +63,7 @@ class InputProcessor:
     def media_inputs(
         self, medium: Picture | Sound, text: str | None, takes: frozenset[str], name: str
     ) -> dict[str, Tensor]:
-        """A picture or sound as tensors; its text goes in beside it, or is what the decoder has written so far."""
+        """A picture or sound as tensors; its text goes in with it, or is what the decoder has written so far."""
         inputs = media_tensors(medium, text, self.media, takes, name)
         if self.start is not None and "decoder_input_ids" in takes:
             for_encoder = text is None or "input_ids" in inputs

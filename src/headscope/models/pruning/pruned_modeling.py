@@ -44,7 +44,7 @@ def shrink(model: nn.Module, layout: Any) -> None:
 
 
 def pruned(kind: Any) -> Any:
-    """A subclass of a model family's class whose models are pruned as their config says."""
+    """Return a subclass of a model family's class whose models are pruned as their config says."""
 
     def initialise(self: Any, config: Any, *rest: Any, **named: Any) -> None:
         kind.__init__(self, config, *rest, **named)

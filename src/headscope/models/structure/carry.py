@@ -1,4 +1,4 @@
-"""Carry parts of the residual stream along a recorded pass, with norms and gates held; or compute it again for good."""
+"""Carry parts of the residual stream along a recorded pass, with norms and gates frozen; or recompute it exactly."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def _device(op: Op) -> torch.device:
 
 
 def source_device(source: SourceNode) -> torch.device:
-    """Where what was written is held."""
+    """Return the device that holds what was written."""
     held = source.value if source.heads is None else source.heads.x
     assert held is not None
     return held.device

@@ -67,7 +67,7 @@ class Point:
 
 
 def metric_of(model: OpenModel, metric: Metric | Answers) -> Metric:
-    """A function of logits."""
+    """Return the metric as a function of logits; a pair of answers becomes their logit difference."""
     if not isinstance(metric, tuple):
         own = metric
 
@@ -90,7 +90,7 @@ def run_changed(
     *,
     batch: int = 1,
 ) -> Tensor:
-    """The logits of a pass over so many texts with these values changed. z is ``[batch, position, head, d_value]``."""
+    """Return the logits of ``batch`` texts with these values changed. z is ``[batch, position, head, d_value]``."""
     of_z = {point.where: change for point, change in changes.items() if point.kind == "z"}
 
     def attend(site: str, call: Call) -> Tensor:

@@ -42,7 +42,7 @@ class _Projection(NamedTuple):
 
 @own_precision()
 def find_projection(model: Any, site: str, which: Which) -> _Projection:
-    """W_Q, W_K or W_V of one site; refused with a reason where there is none."""
+    """Return W_Q, W_K or W_V of one site; raise an error with the reason if there is none."""
     stream = probed(model)
     if site not in stream.sites:
         raise ModelError(f"{site} is not reached by the inputs this model was traced with")

@@ -26,7 +26,7 @@ def probed(model: Any) -> RecordedStream:
 
 
 def has_own_norm(model: Any, site: str, side: Side) -> bool:
-    """Whether the norm before q, k or v is the reader's own, or stands on the stream (BERT), seen in a whole pass."""
+    """Whether the norm before q, k or v is the reader's own, or is part of the stream (BERT), seen in a whole pass."""
     stream = probed(model)
     if site not in stream.sites:
         raise ModelError(f"{site} is not reached by the inputs that the model was opened with, so its norm is unknown")
@@ -78,7 +78,7 @@ def writer_names(stream: RecordedStream, site: str, side: Side) -> list[str]:
 
 
 def carried_part(writer: Writer, target: Node) -> Tensor:
-    """What a writer's part has become at a node, with norms held."""
+    """Return what a writer's part has become at a node, with norms frozen."""
     route, total = Route(target), None
     for source, part in writer.sources:
         made = route.carry_all(source, part_of(source, part))
@@ -90,7 +90,7 @@ def carried_part(writer: Writer, target: Node) -> Tensor:
 
 
 def written_to(stream: RecordedStream, node: Node, own_norm: bool, names: Sequence[str]) -> dict[Node, Tensor]:
-    """What writers have put, together, into each stream that a reader reads."""
+    """Sum what these writers added to each stream that a reader reads."""
     found: dict[Node, Tensor] = {}
     for read in reader_inputs(node, own_norm):
         writers = [writer for name in names if (writer := find_writer(stream, read, name)) is not None]
@@ -101,7 +101,7 @@ def written_to(stream: RecordedStream, node: Node, own_norm: bool, names: Sequen
 
 @torch.no_grad()
 def read_without(node: Node, parts: Mapping[Node, Tensor], norm: Norm) -> Tensor:
-    """q, k or v less these parts of the stream that is read: its norm computed again, or held."""
+    """q, k or v less these parts of the stream that is read: its norm recomputed, or frozen."""
     if norm == "recompute":
         return recompute(node, {read: value_of(read) - part.to(value_of(read)) for read, part in parts.items()})
     total, route = value_of(node), Route(node)

@@ -104,7 +104,7 @@ class RecordedPass:
         return Point("z", head.site), head.head
 
     def part(self, writer: str, at: str | Point | None = None) -> Stream:
-        """What one component wrote, as it is at the end of the stream, or in what a head reads: ``at="k_input 5.6"``.
+        """Return what is left of one component's output at the end of the stream, or at a reader: ``at="k_input 5.6"``.
 
         A component is a head (``"4.3"``), ``"mlp 3"``, ``"embedding"`` or a bias; ``parts`` has all of them.
         """
@@ -116,7 +116,7 @@ class RecordedPass:
 
     @own_precision()
     def parts(self, at: str | Point | None = None, only: Collection[str] = ()) -> dict[str, Stream]:
-        """What every component wrote, as it is there: they add up to the stream. Norms on the way are frozen."""
+        """Return every component's part there; the parts add up to the stream. Norms on the way are frozen."""
         node = self._node(at)
         writers = self.stream.writers(Route(node))
         return {each.name: carried_part(each, node)[0] for each in writers if not only or each.name in only}
@@ -229,7 +229,7 @@ def _unshaped(node: Node) -> Node:
 
 @torch.no_grad()
 def stream_factor(model: Any, site: str) -> float:
-    """The factor with which what a site's heads write reaches the end of the stream; refused where it is not one."""
+    """Return the factor with which a site's heads reach the end of the stream; raise an error if it is not one."""
     end = probed(model).final
     route = None if end is None else Route(end)
     mine = [each for each in route.sources if each.heads is not None and each.heads.site == site] if route else []
@@ -249,7 +249,7 @@ def stream_factor(model: Any, site: str) -> float:
 
 
 def logit_direction(model: Any, residual: Tensor, tokens: Sequence[int]) -> Float[Tensor, " d_model"]:
-    """The direction of the stream that a logit reads, through the final norm, held at this residual."""
+    """Return the direction of the stream that a logit reads through the final norm, frozen at this residual."""
     unembedding = model.unembedding()
     direction = unembedding.weight[tokens[0]].detach().float()
     if len(tokens) > 1:

@@ -55,7 +55,7 @@ class SiteReads:
 
 @dataclass
 class RecordedStream:
-    """A recorded pass: what every site read, the stream before the final norm, and how writers are called."""
+    """A recorded pass: what every site read, the stream before the final norm, and the writers' names."""
 
     sites: dict[str, SiteReads] = field(default_factory=dict)
     final: Node | None = None
@@ -84,7 +84,7 @@ class RecordedStream:
         return reads.nodes[side]
 
     def on_stream(self, site: str) -> set[Node]:
-        """Nodes that later parts of the model read as well: the stream itself, and norms that stand on it."""
+        """Nodes that later parts of the model read as well: the stream itself, and norms that are part of it."""
         own = set(self.sites[site].nodes.values())
         return ancestors([end for end in self.ends() if end not in own])
 
@@ -94,7 +94,7 @@ class RecordedStream:
         return [*([] if self.final is None else [self.final]), *self.roots, *reads]
 
     def writers(self, route: Route, site: str | None = None) -> list[Writer]:
-        """The writers of a node, in the order in which they wrote; what belongs to the reader alone is one of them."""
+        """Return the writers of a node in the order in which they wrote, and what belongs only to the reader."""
         stream = None if site is None else self.on_stream(site)
         named: dict[str, Writer] = {}
         children: dict[str, set[str]] = {}
@@ -199,7 +199,7 @@ class _StreamRecorder:
                 self.tape.mark_input(value)
 
     def final(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        """The module is called that reads the end of the stream."""
+        """Note the end of the stream, when the module that reads it is called."""
         if args:
             self.stream.final, self.stream.final_value = self.tape.node_of(args[0]), args[0]
         if self.until and self.stream.final is not None and self.until <= self.stream.sites.keys():
@@ -273,7 +273,7 @@ current_recorder: ContextVar[_StreamRecorder | None] = ContextVar("headscope_str
 
 @contextmanager
 def recording_stream(model: Any) -> Iterator[RecordedStream]:
-    """Record every pass of this model inside the block, the latest one at a time. A block inside a block is one."""
+    """Record every pass of this model inside the block; keep the latest. A nested block shares the outer record."""
     outer = current_recorder.get()
     if outer is not None and outer.model is model:
         yield outer.stream

@@ -264,7 +264,7 @@ def name_sites(paths: Sequence[str], kinds: Mapping[str, AttentionKind], stacks:
 
 
 def names_of_layers(paths: Collection[str]) -> dict[str, str]:
-    """Numbers of layers as names, where each layer has one of these paths; no names elsewhere."""
+    """Name sites by layer number if each layer has one of these paths; otherwise return no names."""
     alike = len({_template(path) for path in paths}) == 1 and all(_numbers(path) for path in paths)
     return name_sites(sorted(paths), {}, []) if alike else {}
 

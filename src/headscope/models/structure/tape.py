@@ -86,7 +86,7 @@ class SourceNode(Node):
 
 @dataclass(eq=False, repr=False)
 class Slot:
-    """A tensor argument: the node it carries, or the value at which it is held."""
+    """A tensor argument: the node it carries, or the value at which it is frozen."""
 
     node: Node | None
     value: Tensor | None
@@ -121,7 +121,7 @@ class Op(Node):
 
 
 def walk(start: Iterable[Node], onwards: Callable[[Node], Iterable[Node]]) -> list[Node]:
-    """These nodes and all that are reached from them, each once."""
+    """Yield these nodes and every node reached from them, each once."""
     found: dict[Node, None] = {}
     waiting = list(start)
     while waiting:

@@ -158,7 +158,7 @@ def _bends(a: Tensor, b: Tensor, eps: float) -> bool:
 def through_frozen_norm(
     norm: torch.nn.Module | None, at: Float[Tensor, " d_model"], directions: Float[Tensor, "... d_model"]
 ) -> Float[Tensor, "... d_model"]:
-    """Pull directions back through a norm whose scale is held."""
+    """Pull directions back through a norm whose scale is frozen."""
     gain, centred = frozen_norm(norm, at)
     reading = gain.to(directions.device) * directions
     return reading - reading.mean(-1, keepdim=True) if centred else reading
@@ -167,7 +167,7 @@ def through_frozen_norm(
 def frozen_norm(
     norm: torch.nn.Module | None, residual: Float[Tensor, " d_model"]
 ) -> tuple[Float[Tensor, " d_model"], bool]:
-    """The final norm as what it is at this residual: a gain for each entry, and whether it takes the mean away.
+    """Return what the final norm does at this residual: a gain for each entry, and whether it subtracts the mean.
 
     Found by trying it, so that it holds for RMSNorm and LayerNorm under any name and however the gain is stored.
     """

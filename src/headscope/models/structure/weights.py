@@ -79,7 +79,7 @@ class Heads(NamedTuple):
 
 
 def how_heads_reach(z: SourceNode, x: Node, heads: Heads) -> tuple[HeadSum, str, Layout] | None:
-    """How the input of W_O comes from z, the reason, and the order of its rows; None where not by head at all."""
+    """Return how W_O's input comes from z, the reason, and its row order; None if not every head reaches it."""
     batch, n_query, n_heads, d_value = heads.shape
     size = heads.channels_last(torch.empty(x.shape, device="meta")).shape
     if size[-1] != n_heads * d_value:

@@ -68,7 +68,7 @@ class Corpus:
 
     @property
     def known_by_reading(self) -> bool:
-        """Whether nothing but reading this corpus tells it from another: a pipe, or an iterable of Python's."""
+        """Whether a corpus can only be identified by reading it, as with a pipe or a Python iterable."""
         if self._files is not None:
             return any(_is_stream(path) for path in self._files)
         return not self._is_list_of_texts and not self._fingerprint

@@ -106,7 +106,7 @@ class CorpusReader:
             pass
 
     def missing(self) -> tuple[str, Iterator[int]]:
-        """The unit of the bootstrap, and the shards without a tally, as they are read where they are not.
+        """Return the bootstrap's unit and the shards without a tally; read the corpus on the way, if not done before.
 
         A shard that a stopped scan has measured, and whose rows are the same, is not measured again.
         """

@@ -116,7 +116,7 @@ class HideAnswers(Request):
 
 
 class LeaveClass(Request):
-    """Leave the class, or come back: answers of who has left are not counted."""
+    """Leave the class, or come back: answers of students who have left are not counted."""
 
     left: bool
 
@@ -206,7 +206,7 @@ class Classroom:
         return lesson in self._open
 
     def answered(self, student: str | None, lesson: int, question: int, marked: Marked) -> Marked:
-        """Count a student's first answer to a question; return what they are told. None did not join with the code."""
+        """Count a student's first answer to a question; return the reply. The student is None if they did not join."""
         with self._lock:
             if student is not None and student not in self._left:
                 self._student(student).answers.setdefault((lesson, question), marked.option)

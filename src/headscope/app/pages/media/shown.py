@@ -41,7 +41,7 @@ class _TokenStreams:
 
     @property
     def other(self) -> dict[str, Tokens]:
-        """Those beside the text and what is written."""
+        """The sequences other than the text and what is written."""
         return {name: tokens for name, tokens in self.tokens.items() if name not in ("text", "written")}
 
 

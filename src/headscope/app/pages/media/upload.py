@@ -19,7 +19,7 @@ MAX_TEXT = 20_000
 
 
 class MediaRequest(Request):
-    """A picture or sound in base64, and the text that goes in beside it or that the decoder has written."""
+    """A picture or sound in base64, and the text that goes in with it or that the decoder has written."""
 
     data: str = Field(max_length=MAX_BASE64)
     text: str | None = Field(default=None, max_length=MAX_TEXT)

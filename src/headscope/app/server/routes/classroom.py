@@ -1,4 +1,4 @@
-"""Routes of the class and of the worksheet. Only the teacher's cookie opens what is the teacher's."""
+"""Routes of the class and of the worksheet. The teacher's pages need the teacher's cookie."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOT_THE_TEACHER = "this is the teacher's: open the address that the terminal pri
 
 
 def routes(worker: RequestWorker, classroom: Classroom | None) -> APIRouter:
-    """The class, where one is held, and worksheets; solved ones are the teacher's."""
+    """Serve the class, if there is one, and worksheets; only the teacher gets solved ones."""
     router = APIRouter(tags=["class"], responses=PROBLEM)
     _add_students(router, worker, classroom)
     _add_teachers(router, worker, classroom)

@@ -1,4 +1,4 @@
-"""Routes of the lab's pages: four heads, by hand, one or many. What takes long waits in a queue of its own."""
+"""Routes of the lab's pages: four heads, by hand, one or many. Long work has separate queues."""
 
 from __future__ import annotations
 

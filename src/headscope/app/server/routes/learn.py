@@ -20,7 +20,7 @@ from headscope.lab.teach.course.questions import Marked
 
 
 def routes(worker: RequestWorker, films: Films, held: Classroom | None) -> APIRouter:
-    """The film, the cards and the lessons, of which a class sees the open ones; a lesson runs once for all who wait."""
+    """Serve the film, the cards and the lessons (in a class, the open ones). A lesson runs once for all waiting."""
     router = APIRouter(prefix="/api", tags=["reading"])
     router.get("/films", responses=PROBLEM)(films.names)
 

@@ -76,7 +76,7 @@ class TileShape:
 
 @lru_cache
 def has_much_shared_memory(device: torch.device) -> bool:
-    """Whether a block may use 160 KiB: so on A100, H100 and later ones of that line; other GPUs have 99 KiB."""
+    """Whether a block may use 160 KiB: A100, H100 and their successors allow it; other GPUs have 99 KiB."""
     if device.type != "cuda":
         return True
     properties = torch.cuda.get_device_properties(device)

@@ -175,7 +175,7 @@ def one_row_question(row: Int[Tensor, " input"], keys: Sequence[Sequence[int]], 
 
 
 def offset_questions(asked: Bool[Tensor, "input query"], offsets: Sequence[int]) -> dict[str, Question]:
-    """Rivals by position alone: the key that many positions before the row, or after it for negative offsets."""
+    """Make rivals by position only: the key this many positions before the row (after it if negative)."""
     rivals = {}
     for offset in offsets:
         target = torch.arange(asked.shape[1]) - offset

@@ -36,7 +36,7 @@ FARTHEST = 12  # positions: fixed offsets up to this one are rivals
 
 
 def indirect_objects(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
-    """Two people, one of them named again: to whom was it given? Each pair of names comes in both orders."""
+    """Make sentences with two people, one named twice: who was given it? Each pair of names comes in both orders."""
     names = _enough(vocabulary, NAMES, "names", 8)
     texts, counterfactuals = [], []
     answers: list[list[int]] = []
@@ -99,7 +99,7 @@ def needle(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
 
 
 def arc_probe(templates: Sequence[str], what: str) -> Callable[[Vocabulary, int, int], Probe]:
-    """A maker of probes in which one word of each sentence asks for another.
+    """Return a maker of probes in which one word of each sentence should attend to another.
 
     Rivals are the distractor and every fixed offset up to twelve. Each template is a stratum.
     """

@@ -1,4 +1,4 @@
-"""Probes made of tokens alone: repeats, scattered repeats, separators, sequences, and a source to align with."""
+"""Probes made of tokens only: repeats, scattered repeats, separators, sequences, and a source to align with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small encoder-decoder that translates phrases such as "the red car" into French, trained when it is asked for.
+"""A small encoder-decoder that translates phrases such as "the red car" into French, trained when it is first used.
 
 French puts most adjectives after the noun, so its cross-attention has to cross over: *voiture* reads *car*, which
 comes last, and *rouge* reads *red*, which comes before it.
