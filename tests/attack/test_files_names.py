@@ -87,5 +87,5 @@ def test_tables_and_json_show_names_too(capsys: pytest.CaptureFixture[str]) -> N
     )
 
 
-def test_text_of_every_script_is_printed_as_it_is() -> None:
+def test_text_of_every_script_is_printed_unchanged() -> None:
     assert printable("naïve 日本語 עברית 🙂\n\ttab") == "naïve 日本語 עברית 🙂\n\ttab"

@@ -24,7 +24,7 @@ NAN, INF = float("nan"), float("inf")
 
 @pytest.mark.parametrize("value", [NAN, INF, -INF])
 @pytest.mark.parametrize("part", ["embed_tokens.weight", "layers.1.self_attn.q_proj.weight", "lm_head.weight"])
-def test_a_model_with_a_weight_that_is_no_number_is_not_opened(part: str, value: float) -> None:
+def test_a_model_with_a_weight_that_is_not_a_number_is_not_opened(part: str, value: float) -> None:
     model = small_llama()
     name, weight = next((name, weight) for name, weight in model.named_parameters() if name.endswith(part))
     with torch.no_grad():
@@ -38,7 +38,7 @@ def test_a_model_with_a_weight_that_is_no_number_is_not_opened(part: str, value:
     [("layers.1.self_attn.v_proj", "the attention output of site 1 is NaN"), ("layers.2.mlp", "its logits are NaN")],
 )
 @pytest.mark.parametrize("after", [0, 2])
-def test_no_token_is_generated_from_what_is_no_number(part: str, said: str, after: int) -> None:
+def test_no_token_is_generated_from_what_is_not_a_number(part: str, said: str, after: int) -> None:
     """From the first token on, or after some that were read with a KV cache."""
     with headscope.load(small_llama()) as scope:
         calls, scope.model.end_tokens = 0, frozenset()
@@ -102,7 +102,7 @@ def test_logits_that_overflow_are_refused() -> None:
             scope.look([5, 6, 7])
 
 
-def test_a_token_that_a_model_rules_out_is_no_overflow() -> None:
+def test_a_token_that_a_model_rules_out_is_not_an_overflow() -> None:
     check = PassCheck("model")
     check.see_logits(torch.tensor([[[0.0, -INF]]]))
     check.verify()

@@ -77,7 +77,7 @@ def test_a_run_whose_film_is_gone_is_not_resumed_with_half_of_one(text: TextFile
         train([text], tmp_path, replace(TINY, steps=2))
 
 
-def test_weights_that_are_no_numbers_do_not_replace_the_last_checkpoint(text: TextFile, tmp_path: Path) -> None:
+def test_weights_that_are_not_numbers_do_not_replace_the_last_checkpoint(text: TextFile, tmp_path: Path) -> None:
     run = TrainingRun(prepare([text], TINY, tmp_path), tmp_path, TINY)
     run.save()
     before = contents(tmp_path)

@@ -127,7 +127,7 @@ def test_the_answer_of_a_scene_is_the_other_person() -> None:
             assert name in each.text[:start], each.text
 
 
-def test_people_of_novels_are_renamed_alike_throughout_and_keep_their_gender() -> None:
+def test_people_of_novels_are_renamed_the_same_way_throughout_and_keep_their_gender() -> None:
     for each in passages("novels with other names", 20, 3, WORLD):
         assert not {"Mary", "Dorrit", "Pickwick", "Barnaby"} <= set(each.text.replace(",", "").split()), each.text
         assert "Mary" not in each.text

@@ -18,7 +18,7 @@ TASK = FilmTask("Say what stood there.", TEXTS)
 
 
 @torch.no_grad()
-def test_each_text_counts_alike_whatever_its_length() -> None:
+def test_each_text_counts_equally_whatever_its_length() -> None:
     """Against each text alone, with the pattern computed from the recorder's own frames."""
     scores = measure(MODEL, TASK, torch.device("cpu"))
     losses, right, masses = [], [], []

@@ -35,7 +35,7 @@ def test_a_wheel_gives_its_own_python_files_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("licence", ["License-Expression: GPL-3.0-only", "License: MPL-2.0 AND MIT", "Summary: none"])
-def test_a_licence_that_is_not_permissive_is_refused_by_name(tmp_path: Path, licence: str) -> None:
+def test_a_licence_that_is_not_permissive_is_rejected(tmp_path: Path, licence: str) -> None:
     with pytest.raises(InputError, match=r"thing-1\.0-py3-none-any\.whl: its licence is '.*'; only MIT, BSD"):
         list(wheel(a_wheel(tmp_path, licence, {"thing/a.py": CODE})))
 

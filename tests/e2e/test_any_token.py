@@ -60,7 +60,7 @@ def test_several_tokens_are_said_and_the_word_after_a_space_is_offered(open_page
     expect(mix).not_to_contain_text("5 tokens")
 
 
-def test_an_empty_field_is_refused_in_a_sentence_and_the_shares_stay(open_page: Open, scope: Scope):
+def test_an_empty_field_is_rejected_with_a_clear_message_and_the_shares_stay(open_page: Open, scope: Scope):
     page = open_page(at(head="1.4"))
     typed(page, "toward", " road")
     shown(page, shares(scope, " road"))

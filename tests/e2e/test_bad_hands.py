@@ -28,7 +28,7 @@ def test_ten_megabytes_are_refused_with_their_number_and_the_picture_stays(open_
 @pytest.mark.parametrize(
     "text", ["the \x00 old \x07 lamp \x1b[31m", "שלום עולם, مرحبا بالعالم", "🐎👩‍👩‍👧‍👦 lamp", "a\u202eb\u2066c"]
 )
-def test_strange_text_is_shown_or_refused_in_words(open_page: Open, scope: Scope, text: str):
+def test_strange_text_is_shown_or_rejected_with_a_clear_message(open_page: Open, scope: Scope, text: str):
     page = open_page(at(head="0.0"))
     page.get_by_role("textbox", name="Sentence").fill(text)
     page.get_by_role("textbox", name="Sentence").press("Enter")
@@ -56,7 +56,7 @@ def test_a_server_that_stops_leaves_the_picture_and_one_that_comes_back_goes_on(
     page.close()
 
 
-def test_whoever_moves_on_while_a_text_is_read_stays_there(open_page: Open):
+def test_moving_on_while_a_text_is_read_keeps_the_new_page(open_page: Open):
     page = open_page(at(head="1.2", token=9))
     held: list[Route] = []
     let_go = False

@@ -131,7 +131,7 @@ def test_cross_attention_looks_from_one_text_at_another(browser: Browser):
         expect(page.get_by_role("heading", name="decoder.1.cross.1")).to_be_visible()
 
 
-def test_heads_that_papers_speak_of_stand_beside_what_these_weights_show(browser: Browser):
+def test_published_heads_are_shown_next_to_what_these_weights_show(browser: Browser):
     with load(small_model(), word_tokenizer(), name="gpt2") as scope, page_on(browser, scope, fragment=at()) as page:
         claims = page.locator("details").filter(has_text="Papers describe these heads")
         claims.get_by_role("button", name="Head 0.1, duplicate token, not tested yet").click()

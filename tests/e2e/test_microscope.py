@@ -353,7 +353,7 @@ def test_a_head_without_a_name_is_called_so(open_page: Open, session: Session, s
     expect(page.get_by_text("It passed none of the role tests it took")).to_be_visible()
 
 
-def test_heads_nobody_has_tested_are_tested_by_a_click(browser: Browser):
+def test_untested_heads_are_tested_by_a_click(browser: Browser):
     with load(small_model(), word_tokenizer()) as small, served(Session(small)) as address:
         page = browser.new_page()
         page.goto(f"{address}{at(head='0.0')}")

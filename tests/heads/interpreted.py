@@ -99,7 +99,7 @@ def test_a_padded_batch_is_observed_together_and_equals_its_texts(scope: Scope, 
         assert_equal(ours, theirs)
 
 
-def test_looks_whose_layers_wait_are_gone_when_nobody_holds_them(scope: Scope) -> None:
+def test_looks_whose_layers_wait_are_gone_when_nothing_holds_them(scope: Scope) -> None:
     scope.look(TEXTS)
     gc.disable()
     try:

@@ -199,7 +199,7 @@ def test_a_film_resumed_after_truncation_equals_an_uninterrupted_one(tmp_path: P
         ({"points.step": torch.zeros(3)}, {"film": '{"schema_version": 1, "heads": [], "sentences": [], "pattern_steps": []}'}),  # noqa: E501
     ],
 )  # fmt: skip
-def test_a_file_that_is_no_film_is_refused(
+def test_a_file_that_is_not_a_film_is_refused(
     tmp_path: Path, arrays: dict[str, torch.Tensor], about: dict[str, str] | None
 ) -> None:
     save_file(arrays, tmp_path / "f.safetensors", metadata=about)

@@ -211,7 +211,7 @@ def test_bad_input(llama: Scope, ids: list[int], tmp_path: Path) -> None:
         pruned.save(tmp_path)
 
 
-def test_what_cannot_be_pruned_is_refused_by_name() -> None:
+def test_what_cannot_be_pruned_is_rejected() -> None:
     cases = [
         (tiny.t5(), ["encoder.0.1"], "T5Attention does not work with fewer heads"),
         (tiny.build("AlbertConfig", "AlbertForMaskedLM", **tiny.SIZES), ["0.1"], "0 is the same module as 0@2"),

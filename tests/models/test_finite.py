@@ -66,7 +66,7 @@ def test_logits_may_rule_tokens_out_and_are_numbers_otherwise(logits: list[float
             check.verify()
 
 
-def test_rows_that_attend_to_nothing_are_no_large_scores() -> None:
+def test_rows_that_attend_to_nothing_are_not_large_scores() -> None:
     check = PassCheck("a model")
     check.see_logsumexp(["0", "1"], torch.tensor([[[-math.inf, 2.0]], [[-30.0, 4.0]]]))
     assert check.logsumexp.read() == {"0": 2.0, "1": 30.0}

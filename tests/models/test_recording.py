@@ -52,7 +52,7 @@ def test_the_end_tokens_are_those_of_the_generation_config_and_the_tokenizer() -
     assert open_model(by_hand("induction")).end_tokens == set()
 
 
-def test_logits_that_are_no_numbers_are_refused() -> None:
+def test_logits_that_are_not_numbers_are_refused() -> None:
     model = tiny.llama()
     opened = open_model(model)
     hook = model.lm_head.register_forward_hook(lambda module, args, output: output * float("nan"))

@@ -54,7 +54,7 @@ def test_a_model_that_computes_otherwise_with_our_attention_is_refused() -> None
     assert model.config._attn_implementation == before
 
 
-def test_an_unknown_argument_is_refused_by_name() -> None:
+def test_an_unknown_argument_is_rejected() -> None:
     q = torch.randn(1, 2, 3, 4)
     module = torch.nn.Module()
     with pytest.raises(
@@ -158,7 +158,7 @@ def test_logits_may_differ_by_what_their_precision_rounds_off(gap: float, dtype:
     assert _equal_logits(own.to(dtype), moved if dtype != torch.bfloat16 else moved.to(dtype)).holds is holds
 
 
-def test_sdpa_decides_where_eager_attention_is_no_number() -> None:
+def test_sdpa_decides_where_eager_attention_is_not_a_number() -> None:
     model = tiny.llama()
     inputs, used = {"input_ids": torch.tensor([[3, 4, 5]])}, []
     own = model(**inputs).logits.detach()

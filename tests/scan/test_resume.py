@@ -128,7 +128,7 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
         scan(open_tiny(), texts(3), out=tmp_path, options=ScanOptions(**OPTIONS))
 
 
-def test_a_scan_stopped_before_its_weights_were_hashed_is_packed_anew(tmp_path: Path) -> None:
+def test_a_scan_stopped_before_its_weights_were_hashed_is_packed_again(tmp_path: Path) -> None:
     options = ScanOptions(**OPTIONS)
     scan(open_tiny(), texts(6), out=tmp_path / "whole", options=options)
     stopped = tmp_path / "stopped"

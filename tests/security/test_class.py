@@ -105,7 +105,7 @@ def test_right_codes_are_not_limited(app: object, room: Classroom) -> None:
     assert joined == {303}
 
 
-def test_browser_that_drops_its_cookie_is_no_student(student: TestClient, teacher: TestClient, app: object) -> None:
+def test_browser_that_drops_its_cookie_is_not_a_student(student: TestClient, teacher: TestClient, app: object) -> None:
     """The token's cookie alone, or in a header, answers as often as it likes and is never counted."""
     token = {"Authorization": f"Bearer {next(v for k, v in student.cookies.items() if 'client' not in k)}"}
     shown = {"lesson": student.get("/api/lessons").json()["lessons"][0]["number"]}

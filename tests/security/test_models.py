@@ -78,7 +78,7 @@ def test_a_pickle_is_never_loaded(tmp_path, open_client):
 
 
 @pytest.mark.promise("No code from models")
-def test_pickles_beside_safetensors_are_ignored(folder, tmp_path):
+def test_pickles_next_to_safetensors_are_ignored(folder, tmp_path):
     class Bomb:
         def __reduce__(self):
             return Path.write_text, (tmp_path / "ran", "ran")

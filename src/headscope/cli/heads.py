@@ -65,7 +65,7 @@ def heads(
     if brief:
         show_json(found.to_short())
     else:
-        _show_report(found, check_claims(found) if papers else None, as_json)
+        _show_report(found, check_claims(found) if papers else None, as_json, "" if model else "the built-in model")
     for each in () if as_json or brief else head or ():
         say(f"{each}  {found.sentence(each)}")
     if "stopped" in found.recipe:
@@ -94,11 +94,11 @@ def _test_heads(
         return scope.heads(RoleOptions(inputs=inputs, roles=chosen, own=asked, seed=seed, importance=importance))
 
 
-def _show_report(report: Report, claims: Sequence[ClaimCheck] | None, as_json: bool) -> None:
+def _show_report(report: Report, claims: Sequence[ClaimCheck] | None, as_json: bool, called: str) -> None:
     if as_json:
         show_json(report.to_dict() | {"papers": [asdict(claim) for claim in claims or []]})
         return
-    say(str(report))
+    say(str(report).replace(f"In {report.model},", f"In {called or report.model},", 1))
     for claim in claims or []:
         say(f"  {claim}")
     if claims is not None and not claims:

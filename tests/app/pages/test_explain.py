@@ -82,7 +82,7 @@ def test_a_path_is_cut_for_one_head_unless_its_group_is_asked_for() -> None:
         ("cut-path", {"writer": "0.1", "reader": "1.2", "query": 3, "key": 99}, "query 3 and key 99"),
     ],
 )
-def test_what_cannot_be_explained_is_said_in_words(
+def test_what_cannot_be_explained_is_said_with_the_reason(
     client: TestClient, name: str, path: str, body: dict[str, object], said: str
 ) -> None:
     refused = client.post(f"/api/{path}", json={"look": name, **body})

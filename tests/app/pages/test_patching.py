@@ -38,7 +38,7 @@ def test_patching_on_the_page_is_that_of_python(
     torch.testing.assert_close(torch.tensor(sent["effect"]), found.effect.float(), atol=1e-4, rtol=1e-4)
 
 
-def test_texts_that_cannot_be_patched_are_refused_in_a_sentence(client: TestClient, session: Session) -> None:
+def test_texts_that_cannot_be_patched_are_rejected_with_a_clear_message(client: TestClient, session: Session) -> None:
     clean, shorter = (session.look(LookRequest(text=text))[0].look for text in (SENTENCE, " ".join(WORDS[:4])))
     for other, said in ((shorter, "give two texts of one length"), (clean, "the metric is")):
         refused = client.post("/api/patching", json={"look": clean, "corrupted": other})

@@ -157,7 +157,7 @@ def test_half_precision_that_is_asked_for_is_published_with_its_error(
     assert str(found).startswith("near Python's: on 3 texts")
 
 
-def test_a_model_is_described_beside_its_graph(scope: Scope, exported: Exported, tmp_path: Path) -> None:
+def test_a_model_is_described_next_to_its_graph(scope: Scope, exported: Exported, tmp_path: Path) -> None:
     verified = write_model(scope, exported, tmp_path)
     card = unpack((tmp_path / "model.bin").read_bytes()).values
     assert card["texts"][1] == "the"
@@ -169,7 +169,7 @@ def test_a_model_is_described_beside_its_graph(scope: Scope, exported: Exported,
     assert json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]["the"] == 1
 
 
-def test_what_cannot_be_exported_is_refused_by_name() -> None:
+def test_what_cannot_be_exported_is_rejected() -> None:
     config = transformers.BloomConfig(vocab_size=17, hidden_size=16, n_layer=1, n_head=2)
     bloom = transformers.BloomForCausalLM(config).eval()
     with headscope.load(bloom, word_tokenizer()) as scope, pytest.raises(ExportError, match="not a transformers model"):

@@ -35,7 +35,7 @@ def test_a_browser_gets_one_cookie_and_is_known_by_it():
 
 
 @pytest.mark.parametrize("forged", ["", "me", "me.", "me.0123456789abcdef0123456789abcdef", ".", "é.é"])
-def test_a_cookie_that_this_server_did_not_sign_is_no_client(forged):
+def test_a_cookie_that_this_server_did_not_sign_is_not_a_client(forged):
     clients = Clients()
     assert known(clients, request_scope(f"{clients.cookie}={forged}")) == "10.0.0.1"
 

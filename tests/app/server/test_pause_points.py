@@ -101,7 +101,7 @@ def test_interleaved_readings_equal_readings_alone_bit_for_bit(session: Session,
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-def test_weights_that_are_shuffled_for_a_while_are_seen_by_nobody_else_and_restored(session: Session, leaves: bool):
+def test_weights_that_are_shuffled_for_a_while_are_seen_by_no_one_else_and_restored(session: Session, leaves: bool):
     model = session.scope.model
     own = [weight.detach().clone() for weight in model.model.parameters()]
     ids, seen = model.prepare(TEXT).inputs, []

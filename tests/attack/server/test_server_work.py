@@ -282,7 +282,7 @@ def test_allow_models_lists_no_folder(session, tmp_path):
     assert str(tmp_path) not in "".join(messages)
 
 
-def test_a_tokenizer_that_panics_is_an_error_in_words(capfd):
+def test_a_tokenizer_that_panics_is_a_clear_error(capfd):
     """A regex that backtracks past onig's limit makes the tokenizers library panic, which is no Exception."""
     inner = tokenizers.Tokenizer(tokenizers.models.WordLevel({w: n for n, w in enumerate(["[UNK]", *WORDS])}, "[UNK]"))
     inner.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex(r"(x+x+)+y"), "isolated")

@@ -32,7 +32,7 @@ def test_a_statistic_that_was_not_requested_says_how_to_request_it() -> None:
             getattr(seen, name)
 
 
-def test_a_sink_is_an_outcome_of_its_own() -> None:
+def test_a_sink_is_a_separate_outcome() -> None:
     x = torch.zeros(1, 2, 3, 4)
     seen = observe(x, x, x, scores=Scores(mask=causal(), sinks=torch.tensor([0.0, 1.0])))
     assert_close(seen.sink[0, 0], torch.tensor([1 / 2, 1 / 3, 1 / 4]))
@@ -41,7 +41,7 @@ def test_a_sink_is_an_outcome_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("backend", ["blockwise", "dense"])
-def test_a_sink_of_minus_infinity_is_no_sink(backend: str) -> None:
+def test_a_sink_of_minus_infinity_is_not_a_sink(backend: str) -> None:
     """Row 2 attends to no key: with no sink either, nothing is left to divide by."""
     x = torch.randn(1, 2, 5, 4, generator=torch.Generator().manual_seed(0))
     mask = causal() & dense(torch.arange(5)[:, None].ne(2).expand(5, 5))

@@ -32,7 +32,7 @@ def test_a_rectangle_equals_that_part_of_the_pattern(case: Case) -> None:
 
 
 @every_case
-def test_a_source_that_nobody_observed_gives_the_same_pattern(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_was_not_observed_gives_the_same_pattern(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pattern, "BLOCK", 16)
     q, k, _ = case.qkv(torch.float64)
     source = pattern.PatternSource.of(q, k, case.scores.bind(q, k))

@@ -60,7 +60,7 @@ def teachers(arrive: Arrive, room: Classroom) -> Page:
     return page
 
 
-def test_a_wrong_code_is_told_and_lets_nobody_in(arrive: Arrive) -> None:
+def test_a_wrong_code_is_told_and_lets_no_one_in(arrive: Arrive) -> None:
     page = arrive("class")
     page.get_by_label("Type the code on the wall.").fill("AAAA 22")
     page.get_by_role("button", name="Join").click()
@@ -167,7 +167,7 @@ def test_the_bar_follows_the_lesson_that_a_student_is_in(arrive: Arrive, room: C
     expect(bar).to_contain_text(listed[0].title)
 
 
-def test_an_opened_lesson_is_announced_and_nobody_is_moved(arrive: Arrive, room: Classroom) -> None:
+def test_an_opened_lesson_is_announced_and_no_one_is_moved(arrive: Arrive, room: Classroom) -> None:
     teacher, student = teachers(arrive, room), joined(arrive, room)
     student.wait_for_url("**/#learn*")
     before = student.url

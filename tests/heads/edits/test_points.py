@@ -88,7 +88,7 @@ def test_what_layers_return_is_steered_at_some_positions(kind: str) -> None:
             assert [int(row.argmax()) for row in scope.look(text).logits[len(ids) - 1 : -1]] == text[len(ids) :]
 
 
-def test_points_that_are_not_there_are_refused_by_name() -> None:
+def test_points_that_are_not_there_are_rejected() -> None:
     with headscope.load(FAMILIES["llama"]()) as scope:
         vector = torch.zeros(scope.shape.d_model)
         for name, message in {

@@ -83,7 +83,7 @@ def test_a_path_into_values_is_predicted_by_its_share_of_the_logit(scope: Scope,
     assert path_effect(look, cut, token=5).logit.predicted_change == pytest.approx(-writer.share, abs=1e-5)
 
 
-def test_bad_paths_are_refused_in_words(scope: Scope, ids: list[int]) -> None:
+def test_bad_paths_are_rejected_with_a_clear_message(scope: Scope, ids: list[int]) -> None:
     look = scope.look(ids)
     with pytest.raises(InputError, match="has no query"):
         path_effect(look, headscope.path("0.1", "1.2"))

@@ -228,7 +228,7 @@ def test_sentences_of_a_document_are_measured_a_level_down(scope: Scope) -> None
     assert inside.used == [1]
 
 
-def test_whole_prompts_messages_and_positions_are_read_alike(scope: Scope, found: Sources) -> None:
+def test_whole_prompts_messages_and_positions_are_read_the_same_way(scope: Scope, found: Sources) -> None:
     again = scope.sources(DOCUMENTS, found.prompt, expected=" garden")
     assert torch.equal(again.hidden, found.hidden)
     by_position = scope.sources(list(found.spans.values()), found.prompt, expected=" garden")

@@ -165,7 +165,7 @@ def test_softcap_and_sinks_are_terms() -> None:
         assert look.why("1.0", -1, 3).sink == pytest.approx(1 - float(look.pattern("1.0")[-1].sum()), abs=1e-6)
 
 
-def test_clipped_queries_are_refused_by_name_and_the_rest_goes_on() -> None:
+def test_clipped_queries_are_rejected_and_the_rest_goes_on() -> None:
     made = tiny.build("OlmoConfig", "OlmoForCausalLM", **{**tiny.SIZES, "clip_qkv": 0.5})
     with headscope.load(made) as scope:
         look = scope.look(inputs_of("olmo"))

@@ -205,7 +205,7 @@ def test_sampling_repeats_with_its_seed_and_respects_its_cuts(llama: Scope, ids:
         assert float(step.top_p.sum()) == pytest.approx(1.0, abs=1e-5)
 
 
-def test_edits_that_do_not_fit_are_refused_by_name(llama: Scope, ids: list[int]) -> None:
+def test_edits_that_do_not_fit_are_rejected(llama: Scope, ids: list[int]) -> None:
     with pytest.raises(HeadNameError, match=r"7\.0: this model has layers 0–2"), llama.edit(ablate("7.0")):
         pass
     with pytest.raises(InputError, match=r"how='median' is not supported\. Use 'zero', 'mean' or 'resample'"):
@@ -228,7 +228,7 @@ RETURNED: dict[str, tuple[Callable[[torch.Tensor], object], str]] = {
 
 
 @pytest.mark.parametrize("what", RETURNED)
-def test_a_function_that_does_not_return_z_is_refused_by_name(llama: Scope, ids: list[int], what: str) -> None:
+def test_a_function_that_does_not_return_z_is_rejected(llama: Scope, ids: list[int], what: str) -> None:
     returns, named = RETURNED[what]
 
     def mine(site: str, call: Call, z: torch.Tensor) -> torch.Tensor:
@@ -251,7 +251,7 @@ def test_a_function_that_does_not_return_z_is_refused_by_name(llama: Scope, ids:
         ("circuit", lambda scope: scope.circuit("induction")),
     ],
 )
-def test_what_measures_the_model_as_it_is_is_refused_under_edits(what: str, call: Callable[[Scope], object]) -> None:
+def test_what_measures_the_unedited_model_is_refused_under_edits(what: str, call: Callable[[Scope], object]) -> None:
     scope = headscope.load(tiny.llama(), tiny.tokenizer())
     with scope.edit(ablate("0.1")), pytest.raises(EditError, match=rf"scope.{what} measures .* in force \(1\)"):
         call(scope)

@@ -312,7 +312,7 @@ def test_the_first_window_is_not_patched_into_all_of_them() -> None:
             pass
 
 
-def test_a_look_that_nobody_holds_is_gone_at_once(scope: Scope, ids: list[int]) -> None:
+def test_a_look_that_is_not_held_is_gone_at_once(scope: Scope, ids: list[int]) -> None:
     """Not when the garbage collector comes: its tensors may be a good part of a GPU."""
     gc.disable()
     try:

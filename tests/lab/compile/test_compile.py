@@ -55,7 +55,7 @@ def attended(rule: str, words: Sequence[str]) -> Tensor:
     return found / found.sum(-1, keepdim=True)
 
 
-def test_a_compiled_head_attends_as_its_rule_says_and_rests_where_there_is_no_target() -> None:
+def test_a_compiled_head_attends_as_its_rule_says_and_attends_to_the_first_token_without_a_target() -> None:
     ids = sample_texts(1, 100, seed=3)[0]
     compiled = compile_program(Program("all", tuple(SELECTORS)), CLEAN)
     with headscope.load(compiled.model, compiled.tokenizer) as scope:

@@ -68,7 +68,7 @@ CORRUPT[60:80] = b"\xff" * 20
         ("a.txt", b" \n\t", "has no text; give a file with text"),
     ],
 )
-def test_a_broken_file_is_refused_by_name(tmp_path: Path, name: str, data: bytes, message: str) -> None:
+def test_a_broken_file_is_rejected(tmp_path: Path, name: str, data: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(InputError, match=rf"{name}.* ?{message}"):
         read_documents(tmp_path / name)

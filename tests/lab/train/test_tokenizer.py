@@ -55,7 +55,7 @@ def test_a_tokenizer_without_our_start_token_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff\xfe", b"[1, 2"])
-def test_a_file_that_is_no_tokenizer_is_refused_by_name(tmp_path: Path, content: bytes | None) -> None:
+def test_a_file_that_is_not_a_tokenizer_is_rejected(tmp_path: Path, content: bytes | None) -> None:
     file = tmp_path / "tokenizer.json"
     if content is not None:
         file.write_bytes(content)

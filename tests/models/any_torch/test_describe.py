@@ -120,7 +120,7 @@ class Column(nn.Module):
 
 
 @pytest.mark.parametrize(("highest", "rows"), [(3, 4), (4, None), (8, None)])
-def test_a_table_that_is_too_short_for_the_ids_is_no_vocabulary(highest: int, rows: int | None) -> None:
+def test_a_table_that_is_too_short_for_the_ids_is_not_a_vocabulary(highest: int, rows: int | None) -> None:
     model = open_model(Column().eval(), inputs=torch.tensor([[0, highest, 1], [2, 1, 0]]))
     assert isinstance(model, AnyTorchModel)
     assert model.processor.vocabulary == rows

@@ -61,7 +61,7 @@ class Flat(Base):
     ("make", "batch", "probed"),
     [(Base, 1, 2), (Base, 2, 2), (Base, 3, 3), (OneAtATime, 1, 1), (Centred, 1, 1), (OnlyFirst, 1, 1), (Flat, 1, 1)],
 )
-def test_one_item_is_probed_as_two_where_the_module_takes_two_alike(
+def test_one_item_is_probed_as_two_if_the_module_takes_two_equally(
     make: Callable[[], nn.Module], batch: int, probed: int
 ) -> None:
     with opened(make(), states(batch, 7)) as model:
@@ -107,7 +107,7 @@ class ByParameter(Base):
         return x + F.linear(self.merge(self.weights(self.scores(q, k)) @ v), self.w_o)
 
 
-def test_a_w_o_that_is_no_module_is_applied_and_not_handed_out() -> None:
+def test_a_w_o_that_is_not_a_module_is_applied_and_not_handed_out() -> None:
     module = ByParameter()
     with opened(module) as model, torch.no_grad():
         with pytest.raises(ModelError, match="ByParameter: its W_O is not a separate module"):
@@ -230,7 +230,7 @@ def test_sites_that_only_further_inputs_reach_are_learned_then() -> None:
         assert sorted(model.learned) == ["text", "vision"]
 
 
-def test_an_output_that_is_no_number_is_refused_by_its_site() -> None:
+def test_an_output_that_is_not_a_number_is_refused_by_its_site() -> None:
     with (
         opened(Base()) as model,
         pytest.raises(ModelError, match="the attention output of site Base is NaN for this in"),

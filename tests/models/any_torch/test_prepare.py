@@ -90,7 +90,7 @@ def test_names_that_the_module_was_not_opened_with_are_refused(scaled: AnyTorchM
 
 
 @pytest.mark.parametrize("given", ["a text", 3, (), ("a", "b"), (torch.ones(1), 3), [3, 1]])
-def test_what_is_no_tensor_is_refused(scaled: AnyTorchModel, given: Any) -> None:
+def test_what_is_not_a_tensor_is_refused(scaled: AnyTorchModel, given: Any) -> None:
     with pytest.raises(
         InputError, match=r"cannot give Scaled a \w+; it was opened with x, shift: give tensors by name"
     ):
@@ -144,7 +144,7 @@ def test_texts_ids_and_messages_are_told_from_other_inputs(given: Any, text: boo
     assert _is_text(given) is text
 
 
-def test_what_stands_beside_one_text_is_its_first_item() -> None:
+def test_what_is_given_with_one_text_is_its_first_item() -> None:
     known = {
         IDS: torch.zeros(2, 5), "mask": torch.ones(2, 5), "by position": torch.ones(2, 5, 3), "style": torch.rand(2, 4),
         "all": torch.rand(3, 4), "number": torch.tensor(3.0),

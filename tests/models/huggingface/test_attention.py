@@ -84,7 +84,7 @@ def test_a_boolean_mask_masks(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
 
 
 @pytest.mark.parametrize("axes", [2, 3, 4])
-def test_a_position_bias_is_added_beside_the_mask(qkv: tuple[Tensor, Tensor, Tensor], axes: int) -> None:
+def test_a_position_bias_is_added_next_to_the_mask(qkv: tuple[Tensor, Tensor, Tensor], axes: int) -> None:
     bias = torch.randn(1, 4, 5, 7, dtype=torch.float64)[(0,) * (4 - axes)]
     mask = torch.zeros(1, 1, 5, 7, dtype=torch.float64)
     mask[..., 4:] = LOWEST

@@ -123,7 +123,7 @@ def causal_mask_function(batch: Any, head: Any, query: Any, key: Any) -> Any:
 
 
 @pytest.mark.parametrize(("local", "padding", "left_out"), [(10, None, True), (9, None, False), (10, LEFT, False)])
-def test_a_local_window_over_all_keys_is_no_mask(local: int, padding: Tensor | None, left_out: bool) -> None:
+def test_a_local_window_over_all_keys_is_not_a_mask(local: int, padding: Tensor | None, left_out: bool) -> None:
     given = request(hf.bidirectional_mask_function, padding)
     made = bool_mask(**given, allow_is_bidirectional_skip=True, local_size=local)
     assert (made is None) is left_out

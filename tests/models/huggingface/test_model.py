@@ -47,7 +47,7 @@ def test_cross_attention_is_named_by_its_layer() -> None:
     opened.close()
 
 
-def test_calls_of_a_shared_layer_are_sites_of_their_own() -> None:
+def test_calls_of_a_shared_layer_are_separate_sites() -> None:
     opened = open_model(tiny.build("AlbertConfig", "AlbertModel", **tiny.SIZES, embedding_size=32))
     assert list(opened.shape.sites) == ["0", "0@2"]
     read = record_stream(opened, {"input_ids": IDS}).read_by_w_o

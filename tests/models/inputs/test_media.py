@@ -65,7 +65,7 @@ def clip() -> Any:
     return tiny.clip()
 
 
-def test_two_towers_each_have_positions_of_their_own(clip: Any) -> None:
+def test_two_towers_each_have_separate_positions(clip: Any) -> None:
     with headscope.load(clip, clip_processor(tiny.tokenizer())) as scope:
         look = scope.look((picture(), "the horse crossed the road"))
         assert [token.text for token in look.query_tokens("text.0")][:2] == ["the", "horse"]

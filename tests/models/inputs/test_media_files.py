@@ -80,7 +80,7 @@ def test_samples_of_every_width_are_between_minus_one_and_one(width: int, half: 
         (bytes(6_000_001), r"the file has 6.0 MB, and at most 6 are read; shrink it first"),
     ],
 )
-def test_what_cannot_be_read_is_refused_in_a_sentence(data: bytes, message: str) -> None:
+def test_what_cannot_be_read_is_rejected_with_a_clear_message(data: bytes, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_bytes(data)
 

@@ -70,7 +70,7 @@ def test_pixels_of_unknown_normalisation_are_stretched_and_said_to_be() -> None:
     np.testing.assert_array_equal(found.pixels, expected)
 
 
-def test_image_tokens_are_named_by_their_patches_and_are_no_copies_of_each_other() -> None:
+def test_image_tokens_are_named_by_their_patches_and_are_not_copies_of_each_other() -> None:
     words, image = Token(4, "the"), Token(9, "<image>")
     named = name_image_tokens([words, *[image] * 4, words], 9, PatchGrid(0, 4, 4))
     assert named == (words, *labelled("patch 0,0", "patch 0,1", "patch 1,0", "patch 1,1"), words)

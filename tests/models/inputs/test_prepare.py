@@ -82,14 +82,14 @@ def test_features_alone_are_the_models_main_input(
     assert ("decoder_input_ids" in made.inputs) == (model == "whisper")
 
 
-def test_a_decoder_beside_features_begins_with_its_start_token(opened: dict[str, HuggingFaceModel]) -> None:
+def test_a_decoder_next_to_features_begins_with_its_start_token(opened: dict[str, HuggingFaceModel]) -> None:
     made = opened["whisper"].prepare(MELS)
     assert made.inputs["decoder_input_ids"].tolist() == [[1]]
     assert texts(made.decoder_tokens) == ["[1]"]
     assert texts(made.tokens) == [f"frame {index}" for index in range(50)]
 
 
-def test_positions_of_a_picture_beside_a_text_belong_to_their_own_stack() -> None:
+def test_positions_of_a_picture_next_to_a_text_belong_to_their_own_stack() -> None:
     both = open_model(tiny.clip(), tiny.tokenizer())
     made = both.prepare({"input_ids": IDS, "pixel_values": PIXELS[:, :, :16, :16]})
     assert texts(made.tokens) == ["the", "horse", "crossed"]

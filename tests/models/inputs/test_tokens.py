@@ -175,7 +175,7 @@ IMAGE = Picture(np.zeros((4, 4, 3), dtype=np.uint8))
         (None, None, {PIXELS}, None),
     ],
 )
-def test_a_text_is_beside_the_picture_or_what_was_written_so_far(
+def test_a_text_is_next_to_the_picture_or_what_was_written_so_far(
     start: int | None, text: str | None, takes: set[str], written: list[int] | None
 ) -> None:
     both = TextsKept()

@@ -54,7 +54,7 @@ def test_image_tokens_and_words_stand_in_one_pattern(llava: Scope) -> None:
     assert look.why("1.2", key="patch 0,1").to_dict()
 
 
-def test_a_patch_is_no_copy_of_another(llava: Scope) -> None:
+def test_a_patch_is_not_a_copy_of_another(llava: Scope) -> None:
     """Image tokens share one id; only the words' copies count as duplicates."""
     look = llava.look((picture(), "the horse crossed the"))
     pattern = look.pattern("0.1")

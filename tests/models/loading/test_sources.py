@@ -56,7 +56,7 @@ def test_a_source_is_a_hub_name_a_folder_or_the_folder_of_a_file(
         ("model.gguf", "there is no file model.gguf"),
     ],
 )
-def test_what_is_no_source_is_named(
+def test_what_is_not_a_source_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str | Path, says: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -134,7 +134,7 @@ def test_a_device_map_reaches_transformers(tmp_path: Path) -> None:
         open_model(tmp_path, device_map="nowhere")
 
 
-def test_sources_that_are_no_model_are_named() -> None:
+def test_sources_that_are_not_a_model_are_named() -> None:
     with pytest.raises(InputError, match="cannot open a model without a name; give a hub name, a folder, a GGUF file"):
         open_model("")
     with pytest.raises(InputError, match="cannot open int; give a hub name"):

@@ -224,7 +224,7 @@ ONE_MATRIX = {**tiny.SIZES, "num_key_value_heads": 2, "max_position_embeddings":
     ],
     ids=["shared", "another kind", "mixed", "one matrix", "a table by head"],
 )  # fmt: skip
-def test_what_cannot_lose_heads_is_refused_by_name(build: Any, kept: dict[str, list[int]], message: str) -> None:
+def test_what_cannot_lose_heads_is_rejected(build: Any, kept: dict[str, list[int]], message: str) -> None:
     opened = open_model(build())
     with pytest.raises(ModelError, match=message):
         remove_heads(opened, kept)

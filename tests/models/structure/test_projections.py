@@ -56,7 +56,7 @@ def test_cross_attention_reads_the_encoder() -> None:
     opened.close()
 
 
-def test_a_latent_is_refused_by_name() -> None:
+def test_a_latent_is_rejected() -> None:
     sizes = {**tiny.SIZES, "num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 12, "qk_nope_head_dim": 8}
     more = {
         "qk_rope_head_dim": 4,

@@ -305,7 +305,7 @@ def stacked(way: str) -> tuple[Stack, Scope]:
 
 
 @torch.no_grad()
-def test_parallel_branches_have_factors_of_their_own() -> None:
+def test_parallel_branches_have_separate_factors() -> None:
     model, scope = stacked("parallel")
     look, x = scope.look(IDS), model.embed(torch.tensor([IDS]))
     layer: Any = model.layers[0]
@@ -316,7 +316,7 @@ def test_parallel_branches_have_factors_of_their_own() -> None:
     torch.testing.assert_close(look.recorded.part("mlp 0"), 3 * layer.mlp(x)[0], rtol=1e-4, atol=1e-5)
 
 
-def test_a_layer_without_mlp_has_none_and_a_product_is_no_sum() -> None:
+def test_a_layer_without_mlp_has_none_and_a_product_is_not_a_sum() -> None:
     with pytest.raises(EditError, match="'mlp_out 0': no MLP output of this layer was found"):
         stacked("no mlp")[1].look(IDS).recorded.value("mlp_out 0")
     with pytest.raises(ModelError, match="0: what it adds to the residual stream was not found"):

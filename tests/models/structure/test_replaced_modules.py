@@ -32,7 +32,7 @@ def _copied(model: nn.Module, path: str) -> str:
 
 
 @pytest.mark.parametrize("what", REPLACED)
-def test_a_replaced_module_of_a_transformers_model_is_refused_by_name(what: str) -> None:
+def test_a_replaced_module_of_a_transformers_model_is_rejected(what: str) -> None:
     model = tiny.llama()
     with headscope.load(model) as scope:
         scope.look(IDS)
@@ -45,7 +45,7 @@ def test_a_replaced_module_of_a_transformers_model_is_refused_by_name(what: str)
         assert again.look(IDS).sites == ("0", "1")
 
 
-def test_a_replaced_module_built_on_multi_head_attention_is_refused_by_name() -> None:
+def test_a_replaced_module_built_on_multi_head_attention_is_rejected() -> None:
     model = by_hand("induction")
     with headscope.load(model) as scope:
         path = next(name for name, part in model.named_modules() if isinstance(part, headscope.MultiHeadAttention))
@@ -54,7 +54,7 @@ def test_a_replaced_module_built_on_multi_head_attention_is_refused_by_name() ->
             scope.look(IDS)
 
 
-def test_a_replaced_module_of_any_other_kind_is_refused_by_name() -> None:
+def test_a_replaced_module_of_any_other_kind_is_rejected() -> None:
     model = nn.Sequential(Attention(), Attention())
     x = torch.randn(1, 6, 32, generator=torch.Generator().manual_seed(0))
     with headscope.load(model, inputs=x) as scope:
@@ -63,7 +63,7 @@ def test_a_replaced_module_of_any_other_kind_is_refused_by_name() -> None:
             scope.look(x)
 
 
-def test_attention_that_was_added_is_refused_by_name() -> None:
+def test_attention_that_was_added_is_rejected() -> None:
     model = tiny.llama()
     with headscope.load(model) as scope:
         model.model.layers.append(copy.deepcopy(model.model.layers[1]))

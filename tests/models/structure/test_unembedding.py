@@ -80,7 +80,7 @@ def test_a_cap_on_the_logits_is_noted() -> None:
     opened.close()
 
 
-def test_a_model_without_an_unembedding_is_refused_by_name() -> None:
+def test_a_model_without_an_unembedding_is_rejected() -> None:
     opened = open_model(tiny.build("LlamaConfig", "LlamaModel", **BASE))
     with pytest.raises(ModelError, match=r"this model has no unembedding: .*; a logit cannot be split over its heads"):
         opened.unembedding()

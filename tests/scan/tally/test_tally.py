@@ -155,7 +155,7 @@ def test_tallies_of_different_scans_do_not_merge() -> None:
         Tally.zero(LAYOUT).merge(Tally.zero(other))
 
 
-def test_a_bootstrap_replicate_weighs_every_piece_of_a_document_alike() -> None:
+def test_a_bootstrap_replicate_weighs_every_piece_of_a_document_equally() -> None:
     batch, tally = batch_of(2), Tally.zero(LAYOUT)
     batch.add_to(tally, "0")
     sums = reduce(batch.site, 1, 16)

@@ -248,7 +248,7 @@ def score_effects(model: OpenModel, trials: Trials, alpha: float, floors: Mappin
         if movers:
             _score_effect(model, role, trials, movers)
         elif MOVER in trials.scores or MOVER in trials.untested:
-            trials.untested[name] = "no head of this model is named a name mover, so there is nothing to act upon"
+            trials.untested[name] = "it needs a name-mover head, and none was found in this model"
         else:
             trials.untested[name] = f"it acts upon name movers: test the role {MOVER} with it"
         del trials.waiting[name]

@@ -72,7 +72,7 @@ def test_only_first_answers_count(room: Classroom, shown: Lesson) -> None:
     assert [option.count for option in asked.options][:2] == [9, 0]
 
 
-def test_an_answer_that_is_no_option_is_counted_as_other(room: Classroom, shown: Lesson) -> None:
+def test_an_answer_that_is_not_an_option_is_counted_as_other(room: Classroom, shown: Lesson) -> None:
     at = next(k for k, question in enumerate(shown.questions, start=1) if question.numeric)
     for student in students(8):
         room.answered(student, 1, at, chose(None))

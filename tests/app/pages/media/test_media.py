@@ -51,7 +51,7 @@ def test_the_sink_is_the_key_that_receives_most(vit: Scope) -> None:
     assert told.sink == int(mean.argmax())
 
 
-def test_towers_have_token_sequences_of_their_own(clip: Scope) -> None:
+def test_towers_have_separate_token_sequences(clip: Scope) -> None:
     session = Session(clip)
     assert session.model().reads == ["text", "pictures"]
     found, arrays = session.look_media(MediaRequest(data=png_base64(), text="the horse crossed"))
@@ -91,7 +91,7 @@ def test_heads_and_arrows_are_edited_as_in_a_text(whisper: Scope) -> None:
     assert told.kl > 0
 
 
-def test_a_bad_file_is_refused_in_a_sentence(vit: Scope) -> None:
+def test_a_bad_file_is_rejected_with_a_clear_message(vit: Scope) -> None:
     session = Session(vit)
     for data, message in (
         (base64.b64encode(b"letters").decode(), "neither a picture"),

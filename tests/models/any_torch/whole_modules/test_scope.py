@@ -27,7 +27,7 @@ def gpt() -> Iterator[Scope]:
         yield scope
 
 
-def test_token_ids_are_read_with_the_targets_that_stand_beside_them(gpt: Scope) -> None:
+def test_token_ids_are_read_with_the_targets_next_to_them(gpt: Scope) -> None:
     assert isinstance(gpt.model, AnyTorchModel)
     assert gpt.shape.vocabulary == VOCABULARY
     look = gpt.look([3, 1, 4, 1, 5])
@@ -46,7 +46,7 @@ class Conditioned(Gpt):
         return self.lm_head(self.ln_f(x))
 
 
-def test_one_text_is_read_with_the_first_of_what_stood_beside_several() -> None:
+def test_one_text_is_read_with_the_first_of_what_was_given_with_several() -> None:
     torch.manual_seed(0)
     model, style, weights = Conditioned().eval(), torch.randn(2, WIDTH), torch.rand(WIDTH)
     with headscope.load(model, inputs={"idx": ids().repeat(2, 1), "style": style, "weights": weights}) as scope:
@@ -178,7 +178,7 @@ def test_nothing_of_queries_by_keys_is_made(make: type[nn.Module]) -> None:
     assert sizes[1] < 2048**2
 
 
-def test_an_arrow_is_explained_beside_a_weight_that_is_computed() -> None:
+def test_an_arrow_is_explained_next_to_a_weight_that_is_computed() -> None:
     """Reading a weight under weight norm runs a module, in the middle of the pass that is recorded."""
     torch.manual_seed(0)
     model = Gpt().eval()

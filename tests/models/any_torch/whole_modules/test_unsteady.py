@@ -112,7 +112,7 @@ def test_inputs_that_a_module_writes_to_stay_as_they_were() -> None:
     ],
     ids=["sigmoid", "exp and sum", "exp of log_softmax"],
 )
-def test_attention_without_a_softmax_beside_another_site_is_named(weights: Any) -> None:
+def test_attention_without_a_softmax_next_to_another_site_is_named(weights: Any) -> None:
     with headscope.load(Unsteady(weights), inputs=X) as scope:
         assert list(scope.shape.sites) == ["second"]
         assert [note for note in scope.notes if note.startswith("not observed: first: the product of two")]

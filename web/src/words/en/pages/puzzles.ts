@@ -2,7 +2,7 @@
 export default {
   title: "Puzzles",
   intro:
-    "Each puzzle is a small model. A few of its heads have a task, and the others are random. Find out with the microscope which head does what, say it, and be told. Every time you open a level, the model is new.",
+    "Each puzzle is a small model. A few of its heads have a task, and the others are random. Use the microscope to find out which head does what, and check your answers. Each time you open a level, you get a new model.",
   week: "Puzzle of the week",
   weekSays: "the same for everyone until Sunday",
   open: "Open",
