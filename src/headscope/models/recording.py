@@ -196,10 +196,10 @@ class OpenModel:
     def _missing_input(self, inputs: Mapping[str, Tensor]) -> str:
         """What the model may need beside these inputs, as the end of a sentence."""
         if PIXELS in inputs and "input_ids" in self.takes and "input_ids" not in inputs:
-            return "; it may need a text beside the picture: look((picture, text))"
+            return "; it may need a text with the picture: look((picture, text))"
         if self.takes & KEYS and not KEYS & set(inputs):
             kinds = " or ".join(kind for kind in input_kinds(self.takes) if kind != "text")
-            return f"; it may need {kinds} beside the text: look((picture, text))"
+            return f"; it may need {kinds} with the text: look((picture, text))"
         return ""
 
     # -- what depends on how a model calls attention

@@ -156,7 +156,7 @@ def test_paths_that_meet_in_a_part_of_the_scores_are_refused(llama: Scope, ids: 
     with llama.edit(headscope.ablate(apart, here)):
         llama.look(ids)
     with (
-        pytest.raises(EditError, match="ablate all of them alike"),
+        pytest.raises(EditError, match="ablate all of them the same way"),
         llama.edit(headscope.ablate(apart), headscope.ablate(here, how="mean")),
     ):
         llama.look(ids)

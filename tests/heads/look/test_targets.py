@@ -68,6 +68,6 @@ def test_a_module_of_another_library_has_targets_too() -> None:
             scope.importance([x], target=lambda output: output.sum(-1))
         with pytest.raises(InputError, match=r"predicts no tokens.*; say what is to be measured, as in target="):
             scope.importance([x])
-        with pytest.raises(InputError, match=r"puts its input into no one class: its output is \(9, 32\)"):
+        with pytest.raises(InputError, match=r"does not choose one class: its output is \(9, 32\)"):
             scope.look(x).classes()
     assert found[1] == pytest.approx(change, abs=1e-4)

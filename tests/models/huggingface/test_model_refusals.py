@@ -48,8 +48,8 @@ def test_inputs_that_lack_a_picture_or_a_text_are_told_so() -> None:
     assert isinstance(opened, HuggingFaceModel)
     pixels = torch.zeros(1, 3, 16, 16)
     for inputs, hint in (
-        ({"pixel_values": pixels}, "; it may need a text beside the picture: look((picture, text))"),
-        ({"input_ids": IDS}, "; it may need pictures beside the text: look((picture, text))"),
+        ({"pixel_values": pixels}, "; it may need a text with the picture: look((picture, text))"),
+        ({"input_ids": IDS}, "; it may need pictures with the text: look((picture, text))"),
         ({"input_ids": IDS, "pixel_values": pixels}, ""),
     ):
         with (

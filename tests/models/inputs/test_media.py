@@ -72,7 +72,7 @@ def test_two_towers_each_have_separate_positions(clip: Any) -> None:
         assert [token.text for token in look.key_tokens("vision.1")][:2] == ["CLS", "patch 0,0"]
         assert look.pattern("vision.1.3").shape == (5, 5)
         assert look.pattern("text.1.3").shape == (5, 5)
-        with pytest.raises(InputError, match=r"it may need a text beside the picture: look\(\(picture, text\)\)"):
+        with pytest.raises(InputError, match=r"it may need a text with the picture: look\(\(picture, text\)\)"):
             scope.look(picture())
 
 

@@ -74,7 +74,7 @@ def test_head_counts_that_the_config_can_describe_need_no_loader(tmp_path: Path)
     smaller = pruned(tiny.llama(num_key_value_heads=4), EVEN)
     save(smaller, tmp_path / "new", {})
     assert read(tmp_path / "new" / RECIPE) == {
-        "opens_with": "headscope.load(folder); transformers opens this folder as it is"
+        "opens_with": "headscope.load(folder); transformers opens this folder unchanged"
     }
     assert "auto_map" not in read(tmp_path / "new" / "config.json")
     assert not list((tmp_path / "new").glob("*.py"))

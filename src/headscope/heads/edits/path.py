@@ -140,7 +140,7 @@ class ReaderInputs:
             if other.replacement != self.replacement:
                 raise EditError(
                     f"paths are ablated by how={self.replacement.how!r} and how={other.replacement.how!r} at once; "
-                    "ablate all of them alike, with the same texts and seed"
+                    "ablate all of them the same way, with the same texts and seed"
                 )
         paths = [path for each in (self, *others) for path in each.paths]
         return ReaderInputs(self.model, paths, self.replacement) if others else self

@@ -144,7 +144,7 @@ def class_predictions(model: OpenModel, logits: Tensor, count: int) -> list[Clas
     names = getattr(config, "id2label", None) or {}
     several = getattr(config, "problem_type", None) == "multi_label_classification"
     if "Classification" not in type(model.model).__name__ or logits.numel() != len(names) or several:
-        raise InputError(f"{model.shape.name} puts its input into no one class: its output is {tuple(logits.shape)}")
+        raise InputError(f"{model.shape.name} does not choose one class: its output is {tuple(logits.shape)}")
     logits = logits.float().reshape(-1)
     shares = logits.softmax(-1)
     order = shares.argsort(descending=True)[:count].tolist()

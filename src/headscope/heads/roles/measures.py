@@ -185,7 +185,7 @@ def why_no_logit_attribution(model: OpenModel) -> str | None:
     if model.shape.vocabulary is None:
         return "it predicts no tokens"
     if is_encoder_decoder(model):
-        return "it writes a text of its own; this probe is for models that continue one"
+        return "its decoder writes a separate text; this probe is for models that continue one"
     try:
         model.unembedding()
     except ModelError as error:

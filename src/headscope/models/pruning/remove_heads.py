@@ -343,7 +343,7 @@ def save(opened: HuggingFaceModel, folder: Path, recipe: Mapping[str, Any]) -> N
         model.save_pretrained(unfinished)
         if opened.processor.tokenizer is not None:
             opened.processor.tokenizer.save_pretrained(unfinished)
-        how = "transformers opens this folder as it is"
+        how = "transformers opens this folder unchanged"
         if getattr(model.config, "pruned_heads", None) is not None:
             how = _write_loader(model, unfinished)
         _write(unfinished / RECIPE, {**recipe, "opens_with": f"headscope.load(folder); {how}"})

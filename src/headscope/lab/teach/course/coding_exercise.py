@@ -203,7 +203,7 @@ INVERTED = (
 )
 ZEROS = "What may not be read got a score of 0, and e to the power of 0 is 1: it still takes a share. Use −∞."
 NO_W_O = "W_O is forgotten: the heads' answers lie side by side, but nothing mixes them."
-SUMMED = "The heads are added up. Then nobody can tell any more who said what: lay them end to end (torch.cat, dim=-1)."
+SUMMED = "The heads are added up, so they can no longer be told apart: join them end to end (torch.cat, dim=-1)."
 BELOW = "Laid below each other, along the tokens. End to end means along the numbers: torch.cat(…, dim=-1)."
 NO_TRANSPOSE = (
     "view without the transpose: it cuts the tokens apart, not the numbers, so a head gets pieces of several tokens. "
