@@ -238,7 +238,7 @@ def circuits(scope: Scope, plain: Plain) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", help="models that ship with a report, such as smollm2; embedded comes first")
+    parser.add_argument("models", nargs="*", help="models that ship with a report, such as smollm2, after the embedded")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     found: dict[str, Any] = {}

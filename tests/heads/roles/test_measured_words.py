@@ -64,7 +64,7 @@ def test_the_first_token_on_ordinary_text_is_measured_there(scope: Scope, report
     texts = ORDINARY.read_text(encoding="utf-8").split("\n----\n")
     looks = [scope.look(text) for text in texts]
     rows = sum(len(look.tokens) - 1 for look in looks)
-    line = next(line for line in str(report).splitlines() if line.startswith("  first token (in brackets"))
+    line = next(line for line in str(report).splitlines() if line.startswith("  first token ("))
     said = re.findall(r"(\d\.\d) \d\.\d\d \((\d\.\d\d)\)", line)
     assert len(said) == len(report.with_role("first token"))
     for head, share in said:

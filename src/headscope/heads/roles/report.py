@@ -207,23 +207,24 @@ class Report(HeadTable):
         attends = finding.evidence[0].measure.startswith("attention")
         share = f"On average {percent(finding.score)} of its attention goes there"
         score = share if attends else f"It scores {finding.score:.2f}"
-        said = f"{role}: {trial.sentence[0].lower()}{trial.sentence[1:]} {score} ({trial.probe})."
+        said = f"{role}: {_inside(trial.sentence)}. {score} ({trial.probe})."
         if finding.role == "first token" and where is not None and where.shares[FIRST].share < MENTIONED:
             return f"{said} On ordinary text the first token gets {percent(where.shares[FIRST].share)}."
         return said
 
     def __str__(self) -> str:
-        lines = [f"{self.model}: {self.headline}"]
+        lines = [f"In {self.model}, {self.headline}."]
         if "stopped" in self.recipe:
-            lines.append(f"  stopped {self.recipe['stopped']}: what follows is all that was done")
+            lines.append(f"Stopped {self.recipe['stopped']}: what follows is all that was done.")
+        if self.findings:
+            lines.append("The heads that pass each test, with their scores:")
         for trial in self.trials:
             found = ", ".join(f"{f.head} {f.score:.2f}{self._ordinary(f)}" for f in self.with_role(trial.role))
-            offset = "".join(f" (best fixed offset {right:.2f})" for right in trial.baselines.values())
+            always = "always looking the same distance away would score"
+            offset = "".join(f" ({always} {right:.2f})" for right in trial.baselines.values())
             outcome = f"{found or 'no head'}{offset}" if trial.tested else f"not tested: {trial.why_not}"
-            ordinary = (
-                " (in brackets: on ordinary text)" if trial.role == "first token" and found and self.where else ""
-            )
-            lines.append(f"  {trial.role}{ordinary}: {outcome}")
+            ordinary = "; in brackets: on ordinary text" if "(" in found else ""
+            lines.append(f"  {trial.role} ({_inside(trial.sentence)}{ordinary}): {outcome}")
         return "\n".join(lines)
 
     @property
@@ -245,6 +246,11 @@ class Report(HeadTable):
         """Of a head that attends to the first token: what that gets on ordinary text."""
         where = self.where.get(finding.head) if finding.role == "first token" else None
         return "" if where is None else f" ({where.shares[FIRST].share:.2f})"
+
+
+def _inside(sentence: str) -> str:
+    """A role's sentence as a part of another."""
+    return f"{sentence[:1].lower()}{sentence[1:]}".removesuffix(".")
 
 
 def _cost(effect: Effect) -> str:

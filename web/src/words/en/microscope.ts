@@ -55,7 +55,8 @@ export default {
     title: "Patch left into right",
     metric: (right: string, wrong: string) => `logit of ${right} minus logit of ${wrong}`,
     values: (left: string, right: string) => `${left} left, ${right} right`,
-    legend: "Each cell’s value is copied from the left text into the right one. 1: the difference becomes that of the left text; 0: no change.",
+    legend:
+      "Each cell’s value is copied from the left text into the right one. 1: the difference becomes that of the left text; 0: no change.",
     sameModel: "Patching puts values of one text into another of the same model. Choose the same model on both sides.",
     head: (name: string, effect: string) => `Head ${name}: ${effect}`,
     cell: (layer: string, token: string, effect: string) => `Layer ${layer}, ${token}: ${effect}`,
