@@ -11,6 +11,7 @@ import typer
 
 from headscope.cli import options
 from headscope.cli.options import app, say, show_json
+from headscope.names import quoted
 
 
 @app.command()
@@ -90,11 +91,13 @@ def attribution(
 
     with load(model) as scope:
         look = scope.look(text)
-        found = look.logit_attribution(look.predictions(count=1)[0].token.id if token is None else token, minus=minus)
+        best = look.predictions(count=1)[0].token
+        found = look.logit_attribution(best.id if token is None else token, minus=minus)
     if as_json:
         show_json({"logit": found.total, "rest": found.rest, "note": found.note, "heads": found.ranked_rows()[:count]})
         return
-    say(found.listed(count or options.ROWS))
+    rather = "" if minus is None else f" rather than {quoted(minus)}"
+    say(f"{quoted(best.text if token is None else token)}{rather}: {found.listed(count or options.ROWS)}")
 
 
 @app.command()

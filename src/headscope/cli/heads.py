@@ -98,7 +98,7 @@ def _show_report(report: Report, claims: Sequence[ClaimCheck] | None, as_json: b
     if as_json:
         show_json(report.to_dict() | {"papers": [asdict(claim) for claim in claims or []]})
         return
-    say(str(report).replace(f"In {report.model},", f"In {called or report.model},", 1))
+    say(str(report).replace(report.model, called or report.model, 1))
     for claim in claims or []:
         say(f"  {claim}")
     if claims is not None and not claims:

@@ -87,7 +87,8 @@ class Patching(HeadTable):
         )
 
     def _label(self, row: dict[str, Any]) -> str:
-        return super()._label(row) if self.by == "head" else f"{row['layer']}, {row['position']} {row['label']!r}"
+        at = f"layer {row['layer']}, position {row.get('position')}, {row['label']!r}"
+        return super()._label(row) if self.by == "head" else at
 
 
 @own_precision()

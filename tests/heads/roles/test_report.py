@@ -52,7 +52,8 @@ def test_a_report_prints_one_line_per_role(report: Report) -> None:
         "2 only for attending to the first token of random words; 18 pass none. 2 were not tested.",
         "The heads that pass each test, with their scores:",
         "  induction (a sentence): 2.3 0.95, 10.1 0.70",
-        "  first token (a sentence): 2.0 0.90, encoder.0.1 0.60, 2.3 0.50 (always looking the same distance away would score 0.25)",
+        "  first token (a sentence): 2.0 0.90, encoder.0.1 0.60, 2.3 0.50 "
+        "(always looking the same distance away would score 0.25)",
         "  negation (a sentence): no head",
         "  name mover (a sentence): not tested: it reads no text",
     ]

@@ -133,7 +133,7 @@ class Circuit:
     def listed(self, count: int = LISTED) -> str:
         """Warn if the model cannot do the task; say how faithful the circuit is; list ``count`` strongest edges."""
         held = "" if self.held_out is None else f", {self.held_out:.0%} on {self.n_held_out} held-out pairs"
-        random = ", ".join(f"{each:.0%}" for each in self.random)
+        random = ", ".join(f"{round(each, 2) + 0.0:.0%}" for each in self.random)
         lines = [
             *self._warning(),
             f"{len(self.edges)} of {len(self.scores)} edges, between {len(self.nodes)} nodes, keep "
@@ -145,6 +145,7 @@ class Circuit:
                 "edges that are left out change it in the other direction."
             )
         strongest = sorted(self.edges.items(), key=lambda each: -abs(each[1]))
+        lines.append("The strongest edges, with what the answer gains by estimate (3.1<v> is the v of head 3.1):")
         lines += [f"  {edge:<28} {score:+.3f}" for edge, score in strongest[:count]]
         return "\n".join(lines + ([f"  … {len(strongest) - count} more edges"] if len(strongest) > count else []))
 

@@ -148,7 +148,7 @@ class Sources(Rows):
             return [f"Stopped: {int(self.hidden[:, 0].isnan().sum())} of {len(self.documents)} documents not measured."]
         said = []
         if self.used:
-            said.append(f"The answer “{given}” came from {_listed(self.used)}: it is less likely without.")
+            said.append(f"The answer “{given}” came from {_listed(self.used)}, without which it is less likely.")
         else:
             said.append(f"No single document carries the answer “{given}”.")
             if self.bare is not None:

@@ -26,7 +26,6 @@ from headscope.models.structure.recorder import Writer
 from headscope.models.structure.tape import Node, SourceNode
 from headscope.names import Head, quoted
 
-FLOOR = 0.03  # of the prediction: shares below it are left out
 DEPTH = 4
 LARGEST = 200  # parts that are followed further; beyond them a part is a leaf
 SINK = 0.5  # of what a head carried: with less from later tokens than the first, it is not followed
@@ -118,7 +117,7 @@ class TracedPrediction:
         return {"schema_version": SCHEMA_VERSION, "sentence": self.sentence, **asdict(self)}
 
     def __str__(self) -> str:
-        return "\n".join([self.sentence, "", *_lines(self.steps, self.left_out, "")])
+        return "\n".join([self.sentence, "", "Contributions, largest first:", *_lines(self.steps, self.left_out, "")])
 
     __repr__ = __str__
 

@@ -184,8 +184,9 @@ class Why(Rows):
 
     def __str__(self) -> str:
         lines = [self.sentence, ""]
-        for title, shares in (("query side", self.asked), ("key side", self.answered)):
-            lines.append(f"{title} (sum {sum(share.value for share in shares):+.2f})")
+        for side, at, shares in (("Query", self.query, self.asked), ("Key", self.key, self.answered)):
+            total = f"{sum(share.value for share in shares):+.2f}"
+            lines.append(f"{side} side, {quoted(at.token)} (position {at.position}): {total}. The largest parts:")
             for share in by_size(shares)[:8]:
                 read = share.read
                 said = "" if read is None else f"  attends most to {quoted(read.place.token)} ({percent(read.weight)})"

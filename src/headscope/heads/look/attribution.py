@@ -84,7 +84,7 @@ class LogitAttribution(HeadTable):
 
     def listed(self, count: int = 10) -> str:
         """The ``count`` largest contributions as lines, under the logit."""
-        return f"Logit {self.total:+.2f}: {self.rest:+.2f} from everything but heads\n{super().listed(count)}"
+        return f"Logit {self.total:+.2f}, of which {self.rest:+.2f} is not from heads.\n{super().listed(count)}"
 
     def ranked(self) -> list[tuple[Head, float]]:
         """Heads by the absolute size of their share, largest first."""

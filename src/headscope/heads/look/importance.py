@@ -61,13 +61,14 @@ class Importances(list[Importance], HeadTable):
 
     _column = "loss"
     _signed = True
+    what = "Change of the loss without each head (nats per token)"
 
     def _rows(self) -> list[dict[str, Any]]:
         """A row per head: the change of the loss (or of the target) and the KL divergence, with their intervals."""
         return [{**of_head(each.head), **_columns("loss", each.loss), **_columns("kl", each.kl)} for each in self]
 
     def _title(self) -> str:
-        return "Change of the loss without each head (nats per token)"
+        return self.what
 
     __repr__ = HeadTable.__repr__
 
@@ -97,7 +98,7 @@ def importance(
         for text in texts:
             measured.append(_on_target(under, model.prepare(text).inputs, target, how))
             advance(len(model.shape.sites))
-        return _ranked(model, torch.stack(measured), None, seed)
+        return _ranked(model, torch.stack(measured), None, seed, how, "Change of the target without each head")
     if model.shape.vocabulary is None:
         raise InputError(
             f"{model.shape.name} predicts no tokens, so a head's effect on its loss cannot be measured; say what is to "
@@ -115,16 +116,19 @@ def importance(
         divergences.append(effects[1])
         advance(0 if how == "exact" else len(model.shape.sites))
     moved = torch.stack([d for d in divergences if d is not None]) if how == "exact" else None
-    return _ranked(model, torch.stack(losses), moved, seed)
+    return _ranked(model, torch.stack(losses), moved, seed, how)
 
 
 def _ranked(
-    model: OpenModel, losses: Float[Tensor, "text head"], divergences: Float[Tensor, "text head"] | None, seed: int
-) -> Importances:
+    model: OpenModel, losses: Float[Tensor, "text head"], divergences: Float[Tensor, "text head"] | None, seed: int,
+    how: str, what: str = Importances.what,
+) -> Importances:  # fmt: skip
     heads = model.shape.heads()
     kl = [None] * len(heads) if divergences is None else _effects(divergences, seed)
     found = [Importance(head, a, b) for head, a, b in zip(heads, _effects(losses, seed), kl, strict=True)]
-    return Importances(sorted(found, key=lambda entry: -abs(entry.loss.mean)))
+    ranked = Importances(sorted(found, key=lambda entry: -abs(entry.loss.mean)))
+    ranked.what = what if how == "exact" else f"{what}, estimated from one gradient"
+    return ranked
 
 
 @own_precision()
