@@ -156,10 +156,11 @@ def test_a_circuit_says_whether_the_model_can_do_the_task_and_lists_twenty_edges
     assert "prefers the right answer in 20 of 32 pairs, which is not clearly more than guessing" in lines[0]
     assert "keep 90% of the answer, 142% on 16 held-out pairs" in lines[1]
     assert lines[2].startswith("Over 100%: ")
-    assert lines[3].split() == ["0.29->logits", "+0.290"]
+    assert lines[3].startswith("The strongest edges, ")
+    assert lines[4].split() == ["0.29->logits", "+0.290"]
     assert lines[-1] == "  … 10 more edges"
-    assert len(lines) == 3 + 20 + 1
-    assert len(guessing.listed(30).splitlines()) == 3 + 30
+    assert len(lines) == 4 + 20 + 1
+    assert len(guessing.listed(30).splitlines()) == 4 + 30
     able = str(replace(guessing, n_right=22, held_out=0.95))  # guessing is right so often in 2.5 % of cases
     assert able.startswith("30 of 30 edges")
     assert "100%" not in able

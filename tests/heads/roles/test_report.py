@@ -49,7 +49,7 @@ def report() -> Report:
 def test_a_report_prints_one_line_per_role(report: Report) -> None:
     assert str(report).splitlines() == [
         "In small, 4 of 22 heads pass a test for a role: 2 for something specific, "
-        "2 only for attending to the first token of random words; 18 pass none. 2 were not tested.",
+        "2 only for attending to the first token of random words; 18 pass none; 2 were not tested.",
         "The heads that pass each test, with their scores:",
         "  induction (a sentence): 2.3 0.95, 10.1 0.70",
         "  first token (a sentence): 2.0 0.90, encoder.0.1 0.60, 2.3 0.50 "
@@ -74,7 +74,7 @@ def test_a_report_is_equal_after_json(report: Report) -> None:
 
 def test_what_was_not_tested_is_not_counted_as_tested(report: Report) -> None:
     none = replace(report, findings=(), trials=(trial("name mover", tested=False, why_not="no text", scores={}),))
-    assert str(none).splitlines()[0] == "No role could be tested on the 24 heads of small."
+    assert str(none).splitlines()[0] == "In small, no role could be tested on its 24 heads."
     assert (none.n_untested, none.n_without) == (24, 0)
     assert none.sentence("0.1") == "Not tested for a role."
 

@@ -27,7 +27,7 @@ class Reader(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """The place of a head is its site's."""
+        """Where it reads: all heads of a site read at one place."""
         return (self.name.rpartition(".")[0], self.into) if self.into else (self.name, "")
 
     def __str__(self) -> str:

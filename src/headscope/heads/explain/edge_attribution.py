@@ -29,7 +29,7 @@ Gradients = dict[tuple[Reader, ...], Float[Tensor, "reader ..."]]
 
 
 def score_edges(pairs: RecordedPairs, at: float | None = None) -> dict[Edge, float]:
-    """The score of every edge: how much the answer gains from it; ``at`` takes one gradient there, and no others."""
+    """Score every edge: how much the answer gains from it. With ``at``, take one gradient there and no others."""
     ones = torch.ones(len(pairs.clean.logits), device=pairs.clean.logits.device)
     steps = _steps(pairs) if at is None else [(at * ones, ones)]
     readers: dict[Reader, Sequence[str]] = {reader: () for reader, _ in pairs.clean.readers()}
@@ -43,7 +43,7 @@ def score_edges(pairs: RecordedPairs, at: float | None = None) -> dict[Edge, flo
 
 
 def score_within(pairs: RecordedPairs, edges: Sequence[Edge]) -> tuple[float, dict[Edge, float]]:
-    """How faithful a circuit is, and to first order what each of its edges gives it, the others as they are in it."""
+    """Return how faithful a circuit is, and to first order what each of its edges adds while the others stay."""
     patched = pairs.patch(edges)
     value, gradients = _gradients(pairs, patched, torch.ones(()))
     scores = _along(gradients, patched, pairs.corrupted)
