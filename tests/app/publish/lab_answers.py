@@ -48,7 +48,7 @@ def training() -> dict[str, Any]:
             adam.step()
     return {
         "targets": targets,
-        "sentence": "it was it",
+        "words": ["it", "was", "it"],
         "sizes": {"length": 3, "heads": 2, "dModel": 4, "dHead": 2},
         "x": x.flatten().tolist(),
         "weights": first,

@@ -3,10 +3,9 @@ import type { components } from "../api";
 import { AttentionLayer, type Sizes } from "./attention-layer";
 import { wantedPattern, type Wanted } from "./head-targets";
 import type { Target } from "./targets";
-import { splitWords } from "./written-arrows";
 
 export interface Asked {
-  sentence: string;
+  words: string[];
   targets: Target[];
   dHead: number;
   steps: number;
@@ -33,7 +32,7 @@ export interface Finished {
   made: Omit<components["schemas"]["HeadsRequest"], "sentence">; // for the microscope
 }
 
-export type Told = { words: string[] } | { snapshot: Snapshot } | { done: Finished };
+export type Told = { snapshot: Snapshot } | { done: Finished };
 
 const D_MODEL = 32;
 const SNAPSHOTS = 16;
@@ -59,7 +58,6 @@ interface Fresh {
 
 export function* craftHeads(asked: Asked): Generator<Told> {
   const [job, { steps }] = [jobOf(asked), asked];
-  yield { words: job.words };
   const due = new Set(Array.from({ length: SNAPSHOTS }, (_, at) => Math.round(steps * (at / (SNAPSHOTS - 1)) ** 1.6)));
   const losses: number[][] = [];
   const fresh = freshLayer(job, asked);
@@ -79,9 +77,8 @@ export function* craftHeads(asked: Asked): Generator<Told> {
   yield { done: { misses: missesOf(job, asked, weights), losses, made: madeOf(job, fresh) } };
 }
 
-export function jobOf(asked: Pick<Asked, "sentence" | "targets">): Job {
-  const words = splitWords(asked.sentence);
-  const wanted = asked.targets.map((target) => wantedPattern(target, words));
+export function jobOf({ words, targets }: Pick<Asked, "words" | "targets">): Job {
+  const wanted = targets.map((target) => wantedPattern(target, words));
   const known = [...new Set(words)];
   const ids = words.map((word) => known.indexOf(word) + 1); // 0 is the unknown word
   const all = Float64Array.from(wanted.flatMap(({ rows }) => [...rows]));

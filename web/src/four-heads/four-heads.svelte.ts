@@ -139,12 +139,11 @@ export class HeadTrainer extends PageState {
     const quick = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.training = true;
     await this.guarded(async () => {
-      const { sentence, dHead, steps, places } = this;
-      const asked: Asked = { sentence, targets: this.targets, dHead, steps, places };
-      let begun: Run = { words: [], steps, snapshots: [], done: null };
+      const { words, targets, dHead, steps, places } = this;
+      const asked: Asked = { words, targets, dHead, steps, places };
+      let begun: Run = { words, steps, snapshots: [], done: null };
       for await (const told of train(asked, going.signal)) {
-        if ("words" in told) begun = { ...begun, words: told.words };
-        else if ("done" in told) begun = { ...begun, done: told.done };
+        if ("done" in told) begun = { ...begun, done: told.done };
         else {
           begun = { ...begun, snapshots: [...begun.snapshots, told.snapshot] };
           if (!quick) await new Promise((resolve) => setTimeout(resolve, PACE));

@@ -22,8 +22,8 @@ test("typed numbers mean what they mean in Python", () => {
 });
 
 test("heads learn as PyTorch's do from the same weights", () => {
-  const { targets, sentence, sizes, x, weights, losses, patterns } = python.training;
-  const job = jobOf({ sentence, targets: targets as never });
+  const { targets, words, sizes, x, weights, losses, patterns } = python.training;
+  const job = jobOf({ words, targets: targets as never });
   const own = Object.fromEntries(Object.entries(weights).map(([name, each]) => [name, Float64Array.from(each)]));
   const layer = new AttentionLayer(sizes, Float64Array.from(x), own as Weights);
   for (const wanted of losses) {
@@ -42,7 +42,9 @@ const target = (name: string, arrows: [number, number][], shares: number[] = [])
 });
 
 function crafted(asked: Partial<Asked>): { snapshots: Snapshot[]; done: Finished } {
-  const told = [...craftHeads({ sentence: "it was it was", targets: [], dHead: 8, steps: 10, places: true, ...asked })];
+  const told = [
+    ...craftHeads({ words: ["it", "was", "it", "was"], targets: [], dHead: 8, steps: 10, places: true, ...asked }),
+  ];
   const done = told.at(-1)!;
   if (!("done" in done)) throw new Error("the last message is not the end");
   return { snapshots: told.flatMap((each) => ("snapshot" in each ? [each.snapshot] : [])), done: done.done };
@@ -59,9 +61,9 @@ test("training tells of itself, and says what it misses and why", () => {
 });
 
 test("heads reach their targets, with unequal shares too", () => {
-  const sentence = "The tired horse crossed the narrow road because it was late";
+  const words = "The tired horse crossed the narrow road because it was late".split(" ");
   const targets = [target("a", [[8, 2], [8, 6]], [0.8, 0.2]), target("b", [[3, 2], [9, 8]])]; // prettier-ignore
-  const { snapshots, done } = crafted({ sentence, targets, steps: 120 });
+  const { snapshots, done } = crafted({ words, targets, steps: 120 });
   const { patterns, hit } = snapshots.at(-1)!;
   expect(Math.min(...hit)).toBeGreaterThan(0.95);
   expect(patterns[8 * 11 + 2]).toBeCloseTo(0.8, 1);
@@ -73,7 +75,7 @@ test("a row that is missed says what is too small or too short", () => {
   const words = Array.from({ length: 24 }, (_, at) => `w${at}`);
   const targets = [target("jumps", words.slice(1).map((_, at) => [at + 1, ((at + 1) * 7) % (at + 2)]))]; // prettier-ignore
   const why = (asked: Partial<Asked>) =>
-    crafted({ sentence: words.join(" "), targets, ...asked }).done.misses[0].map((miss) => miss.why).join(); // prettier-ignore
+    crafted({ words, targets, ...asked }).done.misses[0].map((miss) => miss.why).join(); // prettier-ignore
   expect(why({ dHead: 1, steps: 60 })).toContain("d_head=1 is too small: a head of 32 numbers reaches");
   expect(why({ dHead: 16, steps: 10 })).toContain("10 steps are too few: after 40 this row reaches");
 });
