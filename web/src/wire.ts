@@ -47,3 +47,6 @@ export function unpack(bytes: ArrayBuffer): Container {
   const { [JSON_ARRAY]: text, ...others } = arrays;
   return { values: decode(text.data as Uint8Array), arrays: others };
 }
+
+export const fromBase64 = (text: string): ArrayBuffer =>
+  Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;

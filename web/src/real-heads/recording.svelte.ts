@@ -1,6 +1,6 @@
 // The state of Real heads: a recording of one model's heads on a few sentences, and which of them is looked at.
 import { addressOf, fieldsAt, whole } from "../address-fields";
-import { fromBase64 } from "../source/files-of-page";
+import { fromBase64 } from "../wire";
 import { PageState } from "../source/page-state.svelte";
 import { askJson } from "../source/server";
 import { share, visible } from "../format";

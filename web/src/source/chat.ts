@@ -1,6 +1,6 @@
 // The frame of a chat (an MCP App): its host sends one tool's result, whose hidden part holds the data of one head.
 
-import { fromBase64 } from "./exported-file";
+import { fromBase64 } from "../wire";
 
 interface Message {
   id?: number;

@@ -1,7 +1,7 @@
 // Source of an exported HTML file: all answers lie in one container inside it (app/export/html.py writes it).
 import { Problem } from "./problem";
 import { words } from "../words/words";
-import { unpack, type Container } from "../wire";
+import { fromBase64, unpack, type Container } from "../wire";
 import { tileFrom, lookFrom, attributionFrom, receivedIn } from "./decode";
 import { tileOf, partsFrom } from "./recompute-weights";
 import {
@@ -124,6 +124,3 @@ export function bytesInPage(id = "headscope-data"): ArrayBuffer | null {
   const text = document.getElementById(id)?.textContent;
   return text ? fromBase64(text) : null;
 }
-
-export const fromBase64 = (text: string): ArrayBuffer =>
-  Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;

@@ -1,4 +1,5 @@
 // The files of a page: beside it on its server, or inside it where a published site is one file.
+import { fromBase64 } from "../wire";
 import { Problem } from "./problem";
 import { words } from "../words/words";
 import { unzipped, type Place } from "./published/files";
@@ -44,11 +45,4 @@ async function unpack(path: string): Promise<Blob> {
   element.textContent = "";
   const content = element.dataset.packed === "gzip" ? await unzipped(bytes) : bytes;
   return new Blob([content], { type: path.endsWith(".js") ? "text/javascript" : "" });
-}
-
-export function fromBase64(text: string): ArrayBuffer {
-  const letters = atob(text);
-  const bytes = new Uint8Array(letters.length);
-  for (let at = 0; at < letters.length; at++) bytes[at] = letters.charCodeAt(at);
-  return bytes.buffer;
 }
