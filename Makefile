@@ -123,23 +123,24 @@ help:
 	@echo "make peers  the same tasks with TransformerLens, nnsight, BertViz and CircuitsVis; writes the README's table"
 	@echo "make start  how long importing headscope and headscope --help take"
 
-.venv/bin/python:
-	@echo "Making .venv and installing into it. The first time takes some minutes, most of them for PyTorch."
-	$(PYTHON) -m venv .venv
+# Of two makes at once, one sets up and the other waits.
+define set_up
+@$(PYTHON) .ci/one_at_a_time.py '[ $@ -nt pyproject.toml ] && [ $@ -nt constraints.txt ] && exit; \
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+	echo "Making .venv and installing into it. The first time takes some minutes, most of them for PyTorch."; \
+	$(PYTHON) -m venv .venv; }; \
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e ".[$(1)]"; \
+	touch $(2) $@'
+endef
 
-INSTALL = $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e
+$(RUNNING): pyproject.toml constraints.txt
+	$(call set_up,gguf)
 
-$(RUNNING): pyproject.toml constraints.txt | .venv/bin/python
-	$(INSTALL) '.[gguf]'
-	@touch $@
+$(TESTING): pyproject.toml constraints.txt
+	$(call set_up,test,$(RUNNING))
 
-$(TESTING): pyproject.toml constraints.txt | .venv/bin/python
-	$(INSTALL) '.[test]'
-	@touch $(RUNNING) $@
-
-$(READY): pyproject.toml constraints.txt | .venv/bin/python
-	$(INSTALL) '.[dev]'
-	@touch $(RUNNING) $(TESTING) $@
+$(READY): pyproject.toml constraints.txt
+	$(call set_up,dev,$(RUNNING) $(TESTING))
 
 .venv/peers/.ready: bench/peers.txt $(READY)
 	@$(BIN)/python -m pip install --quiet --no-deps --upgrade --target .venv/peers -r bench/peers.txt
