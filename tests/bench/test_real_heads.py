@@ -63,12 +63,17 @@ def test_card_says_what_was_recorded(card: Any) -> None:
         assert len({point[0] for point in points}) == 20
 
 
-@pytest.fixture(scope="module")
-def meter() -> Any:
+def need_smollm2() -> None:
+    """Skip a test where smollm2 has not been fetched; fail where it has to be."""
     if not KNOWN["smollm2"].here:
         if os.environ.get("HEADSCOPE_MODELS") == "required":
             pytest.fail("smollm2 is not on this computer; run `headscope fetch smollm2`")
-        pytest.skip("the cards of Real heads are measured again where `headscope fetch smollm2` has been run")
+        pytest.skip("what smollm2 does is measured where `headscope fetch smollm2` has been run")
+
+
+@pytest.fixture(scope="module")
+def meter() -> Any:
+    need_smollm2()
     with load("smollm2", dtype=torch.float32) as scope:
         yield Meter(scope)
 

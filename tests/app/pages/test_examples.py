@@ -1,4 +1,4 @@
-"""Every example of the microscope shows its phenomenon on the model that comes with headscope."""
+"""Every example of the microscope shows its phenomenon on the built-in model, and on smollm2 where it is fetched."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.bench.test_real_heads import need_smollm2
 
 import headscope
 from headscope.heads.look.look import Look
@@ -18,9 +19,13 @@ EXAMPLES: list[dict[str, Any]] = json.loads(
 READS = 0.25  # as in web/src/examples.ts
 
 
-@pytest.fixture(scope="module")
-def scope() -> Scope:
-    return headscope.load()
+@pytest.fixture(
+    scope="module", params=["embedded", pytest.param("smollm2", marks=[pytest.mark.slow, pytest.mark.registry])]
+)
+def scope(request: pytest.FixtureRequest) -> Scope:
+    if request.param == "smollm2":
+        need_smollm2()
+    return headscope.load(None if request.param == "embedded" else request.param)
 
 
 def find(look: Look, word: str) -> int:
@@ -28,12 +33,13 @@ def find(look: Look, word: str) -> int:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: str(example["key"]))
-def test_the_shipped_model_shows_what_the_example_is_about(example: dict[str, Any], scope: Scope) -> None:
+def test_the_model_shows_what_the_example_is_about(example: dict[str, Any], scope: Scope) -> None:
     look = scope.look(example["text"])
     if "expects" in example:
         token = look.predictions()[0].token.text.strip()
         assert token
         assert any(word.startswith(token) or token.startswith(word) for word in example["expects"]), token
+        assert max(float(look.patterns(site)[:, -1, find(look, token)].max()) for site in look.sites) >= READS
     elif "reads" in example:
         query, key = find(look, example["at"]), find(look, example["reads"])
         assert max(float(look.patterns(site)[:, query, key].max()) for site in look.sites) >= READS
