@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { formatBytes, formatCount, formatFlops, formatLength, nearestLength, runs } from "../src/cards/units";
-import { cells, clear, edgeOf, headNames, ranked } from "../src/census/ranking";
+import { clear, edgeOf, headNames, ranked } from "../src/census/ranking";
 import { frameAt, nearest, axisPosition, spreadLabels, formatTokens, expectedCells } from "../src/film/timeline";
 import { blocks, highlightPython, spans } from "../src/learn/markdown";
 import { TRY_IT_LINKS } from "../src/learn/try-it-links";
@@ -149,6 +149,5 @@ describe("the census", () => {
       { name: "decoder.1.cross", n_heads: 1 },
     ];
     expect(headNames(sites)).toEqual(["0.0", "0.1", "decoder.1.cross.0"]);
-    expect(cells(sites)[2]).toEqual({ row: 1, column: 0 });
   });
 });

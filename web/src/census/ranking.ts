@@ -42,8 +42,3 @@ export const withoutIntervals = (values: ArrayLike<number>, lows: ArrayLike<numb
 export function headNames(sites: { name: string; n_heads: number }[]): string[] {
   return sites.flatMap((site) => Array.from({ length: site.n_heads }, (_, head) => `${site.name}.${head}`));
 }
-
-/** Where a head's cell stands: layers down, heads across. */
-export function cells(sites: { name: string; n_heads: number }[]): { row: number; column: number }[] {
-  return sites.flatMap((site, row) => Array.from({ length: site.n_heads }, (_, column) => ({ row, column })));
-}
