@@ -1,5 +1,5 @@
 # Each target installs what it needs: `make run` the package, `make test` the extra `test`, the others the extra `dev`.
-.PHONY: run test test-all floors fuzz check verify served bench conformance model soak web docs pictures site wheel peers start help
+.PHONY: run test test-all floors fuzz check verify served bench conformance model soak web math-font docs pictures site wheel peers start help
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -52,6 +52,10 @@ soak: $(READY)
 
 web: $(READY) web/node_modules/.ready
 	cd web && env -u PYTHON npm run web
+
+math-font: $(READY) web/node_modules/.ready
+	$(BIN)/uv run --no-project --with 'fonttools[woff]==4.68.0' web/scripts/math_font.py \
+		web/node_modules/@fontsource/stix-two-math/files/stix-two-math-latin-400-normal.woff web/src/styles/stix-two-math.woff2
 
 verify: $(READY) web/node_modules/.ready
 	cd web && npm run lint && env -u PYTHON npm run verify
@@ -110,6 +114,7 @@ help:
 	@echo "make soak   what depends on the clock and on the process's memory: time limits, then looks, edits, exports and"
 	@echo "            scans at once for half an hour (MINUTES=30) in flat memory"
 	@echo "make web    rebuild the page (needs Node 20 or later); make verify lints its sources and compares them with it"
+	@echo "make math-font  take the signs of the page's formulas out of STIX Two Math again"
 	@echo "make conformance   every model family of the installed transformers, and models of other libraries, held against"
 	@echo "            their own attention (half an hour; RESUME=1 goes on with a run that was ended)"
 	@echo "make served serve SmolLM2 with vLLM and the plug-in, and compare what it captured with transformers (4 GB, minutes;"
