@@ -15,7 +15,7 @@ function forms(): [string, TermKey][] {
     .sort(([a], [b]) => b.length - a.length);
 }
 
-const escaped = (form: string) => form.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+export const escaped = (form: string) => form.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 /** A form with a capital inside is a name: KL, W_O. Others may begin a sentence. */
 const sameForm = (form: string, found: string) =>
   /[A-Z]/.test(form) ? form === found : form.toLowerCase() === found.toLowerCase();
