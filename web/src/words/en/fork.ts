@@ -3,7 +3,7 @@ const names = ["Ask", "Average", "Two heads", "Join", "Mix", "Many heads", "Swit
 
 const many = (heads: number, each: number, sets: number) =>
   sets === heads
-    ? `${heads} heads with ${each} numbers each: joined end to end they make ${heads * each}. Each head keeps its own keys and values for every word it has read, and these fill the memory. **Let heads share them.**`
+    ? `A layer is heads side by side: ${heads} with ${each} numbers each, ${heads * each} joined end to end. Each head keeps its own keys and values for every word it has read, and these fill the memory. **Let heads share them.**`
     : `${heads} heads share ${sets} ${sets === 1 ? "set of keys and values (1 KV head)" : `sets of keys and values (${sets} KV heads)`}. There are still ${heads} queries and ${heads} outputs, but the memory for keys and values is **${heads / sets} times smaller.**`;
 
 export default {
@@ -21,7 +21,7 @@ export default {
   voice: {
     ask: "A head begins with a question about *it*: the query **q**, an arrow. Every word has an arrow too, its key **k**. The further a key reaches in the direction of the query, the larger the word's share. **Turn q.**",
     average:
-      "This is {1:one head}. It adds up the words' values, each as much as its share. That gives one output: a point on the plane, and the same output as four numbers. **Pull a bar.**",
+      "This is {1:one head}. It adds up the values, what each word hands over, each as much as its share. That gives one output: a point on the plane, and the same output as four numbers. **Pull a bar.**",
     two: "Two heads ask two questions about the same sentence. {1:Head 1} finds who *it* is, {2:head 2} what is said of it. Each keeps its colour from here to the end.",
     join: "The two outputs are joined end to end. Nothing is added and nothing is chosen: 4 numbers and 4 numbers are 8. This is all that **Concat** means.",
     mixing:
@@ -33,7 +33,7 @@ export default {
       "Now each head goes through its own four rows, and the two results are added. Look at y: **nothing in it has moved.** It is the same sum.",
     many,
     on: (last: string, reads: string, head: string) =>
-      `A head of a real model: from *${last}*, {1:head ${head}} attends most to **${reads}**. **Switch the head off,** and see what the model predicts.`,
+      `In a real model, from *${last}*, {1:head ${head}} attends most to **${reads}**. It raises or lowers each token's logit, the score before softmax. **Switch the head off.**`,
     off: (token: string, before: string, after: string, own: string) =>
       `Without it, **${token}** goes from ${before}% to ${after}%.${own && ` Its direct contribution to the logit was ${own}; the rest came through later parts of the model, which read what it wrote.`}`,
     none: (head: string) => `Head ${head} is selected. This model predicts no next token, so nothing is measured here.`,
@@ -47,7 +47,7 @@ export default {
     softmax: "softmax",
     q: "*q*, what the head asks:\nthe same arrow in all five",
     k: "*k*, how the word\ncan be found",
-    shadow: "the shadow of k on q:\nforward, the score is high;\nbackward, it is below 0",
+    shadow: "the shadow of k on q gives\nthe score *q* · *k*: forward\nhigh, backward below 0",
     softmaxNote: "Softmax: e to each score,\ndivided by the sum of all five.\nThe shares add up to 1.",
     drag: "Drag any tip, or a bar.",
   },
@@ -105,10 +105,10 @@ export default {
     press: "Press a symbol to see its part.",
   },
   notes: [
-    "The numbers are invented, small and exact. Arrows have two numbers here, in real heads often 64.",
+    "The numbers are invented, small and exact. Arrows have two numbers here, so scores are divided by √2; real heads often have 64.",
     "The plane is an exact shadow of the four numbers: two directions in place of four.",
-    "To keep it small, both heads read the same values. In a real layer each head, or group of heads, has its own.",
-    "To keep it small, both heads read the same values. In a real layer each head, or group of heads, has its own.",
+    "To keep it small, both heads read the same values. In a real model each head, or group of heads, has its own.",
+    "To keep it small, both heads read the same values. In a real model each head, or group of heads, has its own.",
     "",
     "Only the bars of the first two heads are computed; the others are invented.",
     "A head's name is its layer and its number there, both counted from 0. Measured on the loaded model; a switched-off head outputs zeros. Dashed: as it was.",
