@@ -48,11 +48,6 @@ export function count(value: number): string {
   return grouped(value.toLocaleString("en"));
 }
 
-/** 1 head, 2 heads. */
-export function plural(value: number, word: string): string {
-  return `${count(value)} ${word}${value === 1 ? "" : "s"}`;
-}
-
 /** A template with its {places} filled. */
 export function fill(template: string, values: Record<string, string | number>): string {
   return template.replace(/\{(\w+)\}/g, (_, name: string) => String(values[name]));
