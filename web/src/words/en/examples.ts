@@ -18,8 +18,8 @@ export default {
     `This example does not work with this model: it expects “${token}”, not “${wanted}”. It works with the built-in one.`,
   readsLittle:
     "This example does not work with this model: none of its heads attends this way. It works with the built-in one.",
-  searching: "Looking for an example that works with it.",
-  offer: (name: string) => `“${name}” works with it`,
+  searching: "Looking for an example that works with this model.",
+  offer: (name: string) => `“${name}” works with this model`,
   recorded: "See a sentence of this kind on a real model",
-  none: "None of the other examples works with it either.",
+  none: "None of the other examples works with this model either.",
 };
