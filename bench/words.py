@@ -64,7 +64,7 @@ class Plain:
         """Ids, tokens, and patterns ``[layer, head, query, key]``."""
         ids = self.tokenizer(text)["input_ids"]
         made = self.model(torch.tensor([ids]), output_attentions=True)
-        return ids, [self.tokenizer.decode([each]) for each in ids], torch.cat(made.attentions).double()
+        return ids, [str(self.tokenizer.decode([each])) for each in ids], torch.cat(made.attentions).double()
 
     @torch.no_grad()
     def loss(self, off: Sequence[str] = ()) -> float:
@@ -144,7 +144,7 @@ def partition(scope: Scope, plain: Plain) -> dict[str, Any]:
     got, there = counted(plain)
     worst, numbers = 0.0, 0
     for head, found in scope.where(STORIES).heads.items():
-        layer, at = int(head.site), head.index
+        layer, at = int(head.site), head.head
         rest = 1 - float(got["first token"][layer, at])
         for said, name, where in said_in(str(found)):
             share = float(got[name][layer, at]) / (1 if name == "first token" else rest)
