@@ -311,6 +311,8 @@ def test_stops_fit_their_width_and_have_no_serious_axe_findings(visit: Visit) ->
         for width in (1920, 1440, 1024, 390):
             fits(page, width)
         assert serious_violations(page) == []
+    loaded = page.evaluate("[...document.fonts].filter(font => font.status === 'loaded').map(font => font.family)")
+    assert any("STIX Two Math" in family for family in loaded)
 
 
 def test_figure_stands_in_another_page_without_a_bar(visit: Visit) -> None:

@@ -105,7 +105,7 @@ export default {
     press: "Press a symbol to see its part.",
   },
   notes: [
-    "The numbers are invented, small and exact. Arrows have two numbers here, so scores are divided by √2; real heads often have 64.",
+    "The numbers are invented, small and exact. Arrows have two numbers here, so scores are divided by √2; real heads often have 64. Softmax turns scores into shares.",
     "The plane is an exact shadow of the four numbers: two directions in place of four.",
     "To keep it small, both heads read the same values. In a real model each head, or group of heads, has its own.",
     "To keep it small, both heads read the same values. In a real model each head, or group of heads, has its own.",
