@@ -128,7 +128,7 @@ def patch_map(drawn: HeadMap) -> RenderableType:
 
 def ablation_table(change: Mapping[str, Any]) -> Table:
     """The next token with and without some heads."""
-    title = f"without {', '.join(change['heads'])}: KL {change['kl_nats']:.3f} nats"
+    title = f"Without {', '.join(change['heads'])}: KL divergence {change['kl_nats']:.3f} nats"
     table = Table("next token", "unchanged", "without", box=None, title=title, title_justify="left")
     for entry in change["next"]:
         table.add_row(visible(entry["token"]), percent(entry["with"]), percent(entry["without"]))

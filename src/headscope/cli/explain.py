@@ -202,5 +202,5 @@ def sources(
         more = ({"pairs": listed} if pairs else {}) | ({"heads": carried.table().to_pylist()} if carried else {})
         show_json(found.to_dict() | more)
     else:
-        lines = [f"{first} and {second} hidden: {nats:+.2f}" for (first, second), nats in both.items()]
+        lines = [f"Without documents {one} and {two}: {nats:+.2f} nats" for (one, two), nats in both.items()]
         typer.echo("\n".join((str(found), *lines, *(("", str(carried)) if carried else ()))))

@@ -97,7 +97,7 @@ class HeadTable(Rows):
         """The ``count`` largest numbers as lines, under what they are."""
         rows, form = self.ranked_rows(), "+.3f" if self._signed else ".3f"
         lines = [f"  {self._label(row)} {row[self._column]:{form}}  {row.get(self._by, '')}" for row in rows[:count]]
-        more = [f"  … {len(rows) - count} more: .table(), .matrix(), .plot()"] if len(rows) > count else []
+        more = [f"  … {len(rows) - count} more: --count, or .table() in Python"] if len(rows) > count else []
         return "\n".join((self._title(), *map(str.rstrip, lines), *more))
 
     def _label(self, row: dict[str, Any]) -> str:

@@ -141,11 +141,6 @@ class OpenModel:
         """The module whose input is the residual stream that predictions are read from; None where none was found."""
         return self._end
 
-    def unembedding_matrix(self) -> nn.Linear | None:
-        """The module that multiplies by W_U and does nothing else; None for an embedding that is used again."""
-        found = self._unembedding.matrix
-        return found if isinstance(found, nn.Linear) else None
-
     def query_weight(self, site: str) -> Float[Tensor, "head d_model d_head"]:
         """W_Q by head, before any rotation or norm; raise an error if it cannot be found."""
         return self._projection(site, "q")

@@ -106,7 +106,7 @@ def test_document_that_lowers_an_answer_is_not_called_unread(scope: Scope) -> No
     assert lowered
     for number in lowered:
         assert found.effects[number - 1].max() < LEAST < -found.effects[number - 1].min()
-        assert number not in [*found.used, *found.outvoted, *found.looked_not_used]
+        assert number not in [*found.used, *found.outvoted]
 
 
 def test_controls_have_the_length_of_the_document_and_hold_no_answer(scope: Scope, found: Sources) -> None:

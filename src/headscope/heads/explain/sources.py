@@ -101,13 +101,6 @@ class Sources(Rows):
         """Documents that raise the expected answer, which was not given."""
         return [number for number in self.documents if self.verdict(number) == "read, but outvoted"]
 
-    @property
-    def looked_not_used(self) -> list[int]:
-        """Documents with more than an equal share of the attention that changed nothing: what misleads people."""
-        even = float(self.attention.mean())
-        shares = zip(self.documents, self.attention.tolist(), strict=True)
-        return [number for number, share in shares if share > even and self.verdict(number) == "not read"]
-
     def heads(self, document: int, count: int = CARRIERS) -> Carriers:
         """The heads that carry a document: chosen by integrated gradients, cut together, next to random heads.
 
