@@ -102,7 +102,7 @@ def test_figure_is_walked_by_keyboard_and_every_step_equals_the_formula(visit: V
     page.keyboard.press("ArrowDown")
     page.keyboard.press("+")
     shows(page, "y is .1965 .3")  # .19 × .1 more
-    tab_to(page, "^As it was")
+    tab_to(page, "^Reset")
     page.keyboard.press("Enter")
     shows(page, f"y is {Y}")
     tab_to(page, "each head through its own rows")
@@ -141,7 +141,7 @@ def test_dragged_share_changes_y_in_the_same_frame(visit: Visit) -> None:
     )
     page.mouse.up()
     assert same
-    expect(page.get_by_role("button", name="As it was")).to_be_visible()
+    expect(page.get_by_role("button", name="Reset")).to_be_visible()
 
 
 def test_two_heads_of_many_are_chosen_for_the_colours_by_press_and_by_keyboard(visit: Visit) -> None:
@@ -201,8 +201,8 @@ def test_phone_walks_from_start_to_a_switched_off_head_by_touch(touched: Page, a
     tap_at(page.get_by_role("slider", name="Share of tired, head 2"), 0.9)
     page.get_by_role("link", name="Begin the tour").tap()
     stop(page, 1)
-    expect(page.get_by_role("button", name="As it was")).to_be_visible()  # the shares of Start are carried over
-    page.get_by_role("button", name="As it was").tap()
+    expect(page.get_by_role("button", name="Reset")).to_be_visible()  # the shares of Start are carried over
+    page.get_by_role("button", name="Reset").tap()
     for number in range(2, 8):
         page.get_by_role("link", name="Next").tap()
         stop(page, number)
@@ -212,8 +212,8 @@ def test_phone_walks_from_start_to_a_switched_off_head_by_touch(touched: Page, a
             assert in_sight(page.locator(part).first), (number, part)
         if number == 2:
             tap_at(page.get_by_role("slider", name="Share of tired, head 1"), 0.75)
-            expect(page.get_by_role("button", name="As it was")).to_be_visible()
-            page.get_by_role("button", name="As it was").tap()
+            expect(page.get_by_role("button", name="Reset")).to_be_visible()
+            page.get_by_role("button", name="Reset").tap()
             shows(page, HEAD_1)
         if number == 5:
             shows(page, Y)

@@ -2,10 +2,10 @@
 import { termsIn } from "./find-terms";
 import type { TermKey } from "./find-terms";
 
-/** The text of an element, piece by piece; what a note says does not count. */
+/** The text of an element, piece by piece; what a note says, or a list of other pages, does not count. */
 export function textOf(root: Element): string {
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT, (node) =>
-    node.parentElement?.closest(".term-note, style, script") ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT,
+    node.parentElement?.closest(".term-note, style, script, nav") ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT,
   );
   const pieces: string[] = [];
   while (walker.nextNode()) pieces.push(walker.currentNode.nodeValue ?? "");

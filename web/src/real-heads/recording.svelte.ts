@@ -47,7 +47,7 @@ interface Recording {
 
 const numbers = (text: string) => new Uint16Array(fromBase64(text));
 const inTriangle = (weights: Uint16Array, query: number, key: number, from = 0) =>
-  weights[from + (query * (query + 1)) / 2 + key] / 65535;
+  key > query ? 0 : weights[from + (query * (query + 1)) / 2 + key] / 65535;
 
 /** A recorded sentence: every head's pattern, and the next word with all heads and without each. */
 export class Sentence {
@@ -64,7 +64,7 @@ export class Sentence {
     this.changes = numbers(recorded.changes);
     this.bytes = Uint8Array.from({ length: this.changes.length * length ** 2 }, (_, at) => {
       const [query, key] = [Math.floor(at / length) % length, at % length];
-      return key > query ? 0 : Math.round(255 * Math.sqrt(this.weight(Math.floor(at / length ** 2), query, key)));
+      return Math.round(255 * Math.sqrt(this.weight(Math.floor(at / length ** 2), query, key)));
     });
   }
 

@@ -99,7 +99,7 @@ export default {
     } as Record<string, string>,
     heads: (heads: number) => `${heads} heads`,
     head: (head: string) => `head ${head}`,
-    again: "As it was",
+    again: "Reset",
     show: "Show the numbers",
     hide: "Hide the numbers",
     press: "Press a symbol to see its part.",
