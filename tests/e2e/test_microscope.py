@@ -108,7 +108,11 @@ def test_heads_kept_off_stay_off_while_looking_at_others(open_page: Open, scope:
     with scope.edit(ablate("1.4", "1.5")):
         after = scope.look(TEXT).logits[9].double().softmax(-1)
     expect(page.locator("[data-kl]")).to_have_text(short(float((before * (before / after).log()).sum()), 3))
+    page.locator(".token").nth(len(scope.look(TEXT).tokens) - 1).click()
+    expect(page.get_by_text("edited", exact=True)).to_be_visible()
+    expect(page.locator(".token.guess")).to_have_count(0)  # it is the unchanged model's
     page.get_by_role("button", name="All heads on").click()
+    expect(page.locator(".token.guess")).to_be_visible()
     assert "off=" not in page.url
 
 
