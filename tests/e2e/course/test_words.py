@@ -1,6 +1,7 @@
 """No unexplained word: every word of the glossary in a page's prose has a button there that explains it.
 
-Words in figures, tables and controls, where no button can be, are explained at the end of the page.
+Words in figures, tables and controls, where no button can be, are explained at the end of the page; those in a list of
+other pages, on these.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ TERM = re.compile(r"^  (\w+): \{\n    name: [^\n]*\n    forms: \[([^\]]*)\],", r
 TERMS = {key: re.findall(r'"([^"]+)"', forms) for key, forms in TERM.findall(GLOSSARY.read_text("utf-8"))}
 # the text of a page, or of its prose: what is seen, without notes that are open, controls and drawings
 TEXT = """(prose) => {
-  const controls = "svg, button:not([data-term]), a, label, option, table, nav";
-  const left = ".term-note, pre, code, textarea" + (prose ? `, ${controls}` : "");
+  const controls = "svg, button:not([data-term]), a, label, option, table";
+  const left = ".term-note, pre, code, textarea, nav" + (prose ? `, ${controls}` : "");
   const pieces = [];
   for (const root of document.querySelectorAll("section.line, main")) {
     const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT, (node) => {
