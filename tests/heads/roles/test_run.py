@@ -129,7 +129,7 @@ def test_ctrl_c_keeps_the_roles_that_are_done_and_the_weights(model: NativeModel
         assert {(each.head, each.role) for each in found.findings} == {("0.0", "previous token"), ("1.0", "induction")}
         assert found.trial("induction").scores == pytest.approx(report.trial("induction").scores)
         assert found.trial("duplicate token").tested == (turn > 4)
-        assert "stopped " in str(found)
+        assert f"Stopped {said}" in str(found)
         assert Report.from_dict(found.to_dict()) == found
         assert weight_hash(model.model) == before
     with progress_callback(stop_at(0)), pytest.raises(KeyboardInterrupt):
