@@ -204,11 +204,6 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """The site that attended last."""
         self._sources: dict[int, list[weakref.ref[SourceNode]]] = {}
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """False: nothing here is compiled, and torch need not import its compiler to leave it alone."""
-        return False
-
     @property
     def path(self) -> str:
         return self.stack[-1] if self.stack else ""
